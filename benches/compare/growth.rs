@@ -127,7 +127,7 @@ fn store() -> Plot {
     for size in sizes {
         for at in known..size {
             let release = Release { context: name(at), hidden: NOTHING_HIDDEN, at_ms: at };
-            memory.record(Writes::of(name(at), release));
+            memory.record(Writes::from_fact(name(at), release));
         }
         known = size;
         let calls: Vec<Hash> = (0..20).map(|at| name(at * size / 20)).collect();

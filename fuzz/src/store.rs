@@ -11,7 +11,7 @@ use model::plan::approval::Confirmation;
 use model::released::Release;
 use model::store::{Evidence, HiddenExchange, Overflow, SentExchanges};
 use model::uses::Use;
-use state::claims::Taken;
+use state::claims::ClaimRecord;
 use state::redis::records::{Seals, SeenMarker, StoreKeys};
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub fn run(input: &[u8]) -> bool {
     let (kind, body) = choices(input);
     match kind % 9 {
         0 => read::<Release>(body).is_some(),
-        1 => read::<Taken>(body).is_some(),
+        1 => read::<ClaimRecord>(body).is_some(),
         2 => read::<Overflow>(body).is_some(),
         3 => read::<Use>(body).is_some(),
         4 => read::<SentExchanges>(body).is_some(),

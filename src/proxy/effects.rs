@@ -5,7 +5,7 @@ use super::conversation_lock::{ConversationGuard, Entry};
 use super::driver::Driver;
 use super::handler::AppState;
 use engine::{Admission, Effect, EffectId, EffectResult, Input};
-use model::store::{CallReservation, CallReservationResult, Claim, giving_back};
+use model::store::{CallReservation, CallReservationResult, Claim, return_reservations};
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -93,7 +93,7 @@ struct ReservationGuard {
 impl Drop for ReservationGuard {
     fn drop(&mut self) {
         if let Some(reserved) = self.reserved.take() {
-            self.app.store.record(giving_back(&self.reservations, &reserved));
+            self.app.store.record(return_reservations(&self.reservations, &reserved));
         }
     }
 }
@@ -108,7 +108,7 @@ impl Driver {
                 self.effects.add(id, entry);
             }
             Effect::LookUp(batch) => self.effects.add(id, async move {
-                EffectResult::Known(Box::new(app.store.look_up(*batch).await)).into()
+                EffectResult::LookedUp(Box::new(app.store.look_up(*batch).await)).into()
             }),
             Effect::Claim { question, request } => {
                 let claim = Claim { question, request, now_ms: app.now_ms() };
@@ -170,7 +170,7 @@ impl Driver {
     pub(super) async fn next_result(&mut self) -> Option<Input> {
         let (id, Outcome { result, guard }) = self.effects.next().await?;
         match &result {
-            EffectResult::Known(_) | EffectResult::Claimed(_) | EffectResult::Reserved(_) => {}
+            EffectResult::LookedUp(_) | EffectResult::Claimed(_) | EffectResult::Reserved(_) => {}
             EffectResult::Summarised(_) => self.record.upstream_time(),
             EffectResult::Admitted(_)
             | EffectResult::Decided(_)

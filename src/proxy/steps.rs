@@ -101,7 +101,7 @@ fn finish_effect(step: Option<&mut Step>, result: &EffectResult) {
         EffectResult::Admitted(Admission::Free) => "free",
         EffectResult::Admitted(Admission::Waited) => "waited",
         EffectResult::Admitted(Admission::Busy) => "busy",
-        EffectResult::Known(_) | EffectResult::Claimed(_) | EffectResult::Reserved(_) => {
+        EffectResult::LookedUp(_) | EffectResult::Claimed(_) | EffectResult::Reserved(_) => {
             return step.into_iter().for_each(Step::end);
         }
         EffectResult::Summarised(summary) => {

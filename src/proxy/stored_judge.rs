@@ -101,7 +101,7 @@ impl AppState {
             Effect::Admit { .. } => EffectResult::Admitted(Admission::Free),
             // What came before is in the request that the reply is judged with.
             Effect::LookUp(batch) if batch.request.is_none() => Effect::LookUp(batch).failure(),
-            Effect::LookUp(batch) => EffectResult::Known(Box::new(self.store.look_up(*batch).await)),
+            Effect::LookUp(batch) => EffectResult::LookedUp(Box::new(self.store.look_up(*batch).await)),
             other => other.failure(),
         }
     }
@@ -124,7 +124,7 @@ impl AppState {
     pub(super) fn keep_verdicts(&self, verdicts: Verdicts, history: Option<(Hash, Bytes)>) {
         verdicts.writes.into_iter().for_each(|writes| self.store.record(writes));
         if let Some((key, history)) = history {
-            self.store.record(Writes::of(key, UpstreamRecord(history)));
+            self.store.record(Writes::from_fact(key, UpstreamRecord(history)));
         }
     }
 

@@ -20,7 +20,7 @@ use model::plan::approval::Confirmation;
 use model::released::{NOTHING_HIDDEN, Release};
 use model::store::{
     ApprovedCall, CallReservation, CallReservationResult, Claim, Evidence, HiddenExchange, MOST_EVIDENCE,
-    Overflow, Quota, QuotaCall, SentExchanges, Stop, UpstreamRecord, giving_back,
+    Overflow, Quota, QuotaCall, SentExchanges, Stop, UpstreamRecord, return_reservations,
 };
 use model::uses::Use;
 use state::StateStore;
@@ -160,7 +160,7 @@ fn round(key: u128, text: &str) -> HiddenExchange {
 }
 
 fn hidden(place: u128, round: HiddenExchange) -> Writes {
-    Writes::of(Hash(place), round)
+    Writes::from_fact(Hash(place), round)
 }
 
 /// A process that left older states of its part would push out the parts of other processes.
@@ -247,7 +247,7 @@ async fn a_large_backlog_is_written_to_the_store_in_parts() {
     (0..64).for_each(|place| store.record(hidden(place, round(7, &long))));
     // The next update is recorded once it is known that these were written.
     let release = Release { context: Hash(7), hidden: NOTHING_HIDDEN, at_ms: 5 };
-    store.record(Writes::of(Hash(1), release));
+    store.record(Writes::from_fact(Hash(1), release));
     let is_behind = || server.keys().iter().any(|key| key.starts_with("t:"));
     wait_for("all to be told", async || is_behind()).await;
     assert_eq!(server.keys().len(), 65);
@@ -399,7 +399,7 @@ async fn calls_that_a_store_has_lost_are_stored_again_and_those_beyond_what_is_r
         store.look_up(asking_of(2)).await;
     }
     // What is queued is written in order.
-    store.record(Writes::of(Hash(9), ApprovedCall));
+    store.record(Writes::from_fact(Hash(9), ApprovedCall));
     wait_for("what comes after them", async || {
         known::<ApprovedCall, 1>(&store, [9]).await == [vec![ApprovedCall]]
     })
@@ -546,7 +546,7 @@ mod cases {
     }
 
     fn released(call: u128, release: Release) -> Writes {
-        Writes::of(Hash(call), release)
+        Writes::from_fact(Hash(call), release)
     }
 
     pub async fn the_latest_release_of_a_call_is_kept_per_conversation(pair: &Pair) {
@@ -562,7 +562,7 @@ mod cases {
             let (turn, bought) = (Sums::default().with(Kind::Calls, at_ms), [1, 2, 3]);
             Arc::new(Carried { turn, at_ms, bought, pins: vec![pin], ..Carried::default() })
         };
-        let writes = [5, 6].map(|at_ms| Writes::of(Hash(2), account(at_ms)));
+        let writes = [5, 6].map(|at_ms| Writes::from_fact(Hash(2), account(at_ms)));
         pair.knows(writes, [1, 2], [vec![], vec![account(6)]]).await;
     }
 
@@ -605,9 +605,9 @@ mod cases {
 
     pub async fn evidence_about_a_model_is_kept_for_all_callers_and_for_each(pair: &Pair) {
         let [alice, bob] = [evidence(7), evidence(8)];
-        let told = [(1, alice), (1, bob), (2, alice)].map(|(list, it)| Writes::of(Hash(list), it));
+        let told = [(1, alice), (1, bob), (2, alice)].map(|(list, it)| Writes::from_fact(Hash(list), it));
         pair.knows(told, [1, 2], [vec![alice, bob], vec![alice]]).await;
-        let told = (0..100).map(|caller| Writes::of(Hash(1), evidence(caller)));
+        let told = (0..100).map(|caller| Writes::from_fact(Hash(1), evidence(caller)));
         let expected = (100 - MOST_EVIDENCE as u128..100).map(evidence).collect();
         pair.knows(told, [1], [expected]).await;
     }
@@ -621,7 +621,7 @@ mod cases {
     }
 
     fn put(name: &str) -> Writes {
-        Writes::of(Hash(1), question(name))
+        Writes::from_fact(Hash(1), question(name))
     }
 
     pub async fn the_first_question_is_kept_and_only_one_request_can_claim_it(pair: &Pair) {
@@ -641,7 +641,7 @@ mod cases {
 
     pub async fn a_remembered_approval_is_known_to_every_replica(pair: &Pair) {
         assert_eq!(known::<ApprovedCall, 3>(&pair.asked, [1, 2, 3]).await, [vec![], vec![], vec![]]);
-        let approved = Writes::of(Hash(2), ApprovedCall);
+        let approved = Writes::from_fact(Hash(2), ApprovedCall);
         pair.knows([approved], [1, 2, 3], [vec![], vec![ApprovedCall], vec![]]).await;
     }
 
@@ -675,14 +675,14 @@ mod cases {
 
     pub async fn the_hidden_exchanges_last_sent_with_a_history_are_remembered(pair: &Pair) {
         let sent = |history, rounds| SentExchanges { history: Hash(history), rounds };
-        let told = [sent(5, 1), sent(6, 2), sent(6, 3)].map(|sent| Writes::of(sent.history, sent));
+        let told = [sent(5, 1), sent(6, 2), sent(6, 3)].map(|sent| Writes::from_fact(sent.history, sent));
         pair.knows(told, [5, 6, 7], [vec![sent(5, 1)], vec![sent(6, 3)], vec![]]).await;
     }
 
     pub async fn the_newest_overflows_of_a_conversation_are_known_each_once(pair: &Pair) {
         let overflow =
             |messages: usize| Overflow { messages, history: Hash(messages as u128), most_chars: None };
-        let told = (0..100).chain([99, 80]).map(|messages| Writes::of(Hash(3), overflow(messages)));
+        let told = (0..100).chain([99, 80]).map(|messages| Writes::from_fact(Hash(3), overflow(messages)));
         let expected = (68..100).filter(|messages| *messages != 80).chain([80]).map(overflow).collect();
         pair.knows(told, [3], [expected]).await;
     }
@@ -734,9 +734,9 @@ mod cases {
         // By the process that has it.
         let store = if of_quota % 2 == 0 { &pair.told } else { &pair.asked };
         let (reservations, reserved) = &all[of_quota];
-        store.record(giving_back(&reservations[..1], &reserved[..1]));
+        store.record(return_reservations(&reservations[..1], &reserved[..1]));
         let of_sum = all.iter().find(|(_, reserved)| is_granted(&reserved[1])).unwrap();
-        pair.told.record(giving_back(&of_sum.0[1..], &of_sum.1[1..]));
+        pair.told.record(return_reservations(&of_sum.0[1..], &of_sum.1[1..]));
         let mut had = [false; 2];
         wait_for("what was given back", async || {
             let (_, reserved) = reserve(&pair.asked, 200).await;

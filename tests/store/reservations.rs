@@ -1,7 +1,7 @@
 //! Limits over several conversations, under load at two programs that share a Redis: which is wiped, paused and killed
 //! meanwhile.
 
-use crate::server::{Server, is_connected};
+use crate::server::{Server, is_connected, pair};
 use crate::support::client::Request;
 use crate::support::program::Toolrein;
 use crate::support::reply::{Reply, Speech};
@@ -26,12 +26,6 @@ fn calls(nth: usize, request: &Recorded) -> Reply {
         true => text("Enough.", request),
         false => Reply::speech(request, &Speech::calls(&[(&format!("call_{nth}"), "search", "{}")])),
     }
-}
-
-fn pair(server: &Server, upstream: &Scripted, settings: &str) -> [Toolrein; 2] {
-    let programs = [(); 2].map(|()| server.share(upstream, settings));
-    programs.iter().for_each(is_connected);
-    programs
 }
 
 static ASKED: AtomicUsize = AtomicUsize::new(0);

@@ -149,6 +149,13 @@ pub fn share_by(address: &str, upstream: &Scripted, settings: &str) -> Toolrein 
     Toolrein::before_in(upstream, &format!("{store}{timeout}{settings}"), &variables)
 }
 
+/// Two programs that have their state store.
+pub fn pair(server: &Server, upstream: &Scripted, settings: &str) -> [Toolrein; 2] {
+    let programs = [(); 2].map(|()| server.share(upstream, settings));
+    programs.iter().for_each(is_connected);
+    programs
+}
+
 /// Waits until the program has its state store.
 pub fn is_connected(program: &Toolrein) {
     program.wait_for_metric("toolrein_store_up", 1.0);

@@ -1,6 +1,6 @@
 //! Two programs at one address, as a load balancer has them: what one of them records, the other knows.
 
-use crate::server::{Server, is_connected};
+use crate::server::{Server, is_connected, pair};
 use crate::support::client::Request;
 use crate::support::program::Toolrein;
 use crate::support::reply::{Reply, Speech};
@@ -14,13 +14,6 @@ const TWO_SEARCHES: &str =
 const ONE_SEARCH: &str = "[policy.rate_limit]\ntools = { search = { calls = 1, per = \"1h\" } }\n";
 const QUOTA: &str = "[policy.quota.limits]\nsearches = { tools = [\"search*\"], calls = 2, per = \"5h\" }\n";
 const CONFIRM: &str = "[policy.confirm]\ntools = [\"fetch\"]\n";
-
-/// Two programs that have their state store.
-fn pair(server: &Server, upstream: &Scripted, settings: &str) -> [Toolrein; 2] {
-    let programs = [(); 2].map(|()| server.share(upstream, settings));
-    programs.iter().for_each(is_connected);
-    programs
-}
 
 /// Waits until the state store has a key of this kind. What a program told may arrive a moment after its reply.
 fn is_told(server: &Server, kind: char, count: usize) {

@@ -301,7 +301,7 @@ impl OpenAccount {
     pub(super) fn note_final_answer(&mut self, is_final: bool) -> Writes {
         self.carried.final_answer = is_final;
         let tried = Carried { once: self.before, ..self.carried.clone() };
-        let mut writes = Writes::of(self.keys.own, Arc::new(tried));
+        let mut writes = Writes::from_fact(self.keys.own, Arc::new(tried));
         if let Some((key, known)) = &self.continued {
             writes.add(*key, Arc::new(Carried { final_answer: is_final, ..(**known).clone() }));
         }
@@ -333,7 +333,7 @@ impl OpenAccount {
         }
         // This does not count as a try yet: it only makes sure that the placed notices are found again.
         let tried = Carried { once: self.before, ..self.carried.clone() };
-        (placed, Writes::of(self.keys.own, Arc::new(tried)))
+        (placed, Writes::from_fact(self.keys.own, Arc::new(tried)))
     }
 }
 

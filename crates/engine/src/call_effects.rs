@@ -12,7 +12,7 @@ use model::identity::Hash;
 use model::plan::ModelQuestion;
 use model::plan::approval::{ApprovalDecision, Decided, HeldCall};
 use model::record::{ApprovalRecord, Consent, JudgedCall, On, Said, Verdict};
-use model::store::{ApprovedCall, CallReservation, CallReservationResult, giving_back};
+use model::store::{ApprovedCall, CallReservation, CallReservationResult, return_reservations};
 use policies::about::Confirming;
 use policies::pattern::any_concerns;
 use std::sync::Arc;
@@ -131,7 +131,7 @@ fn split(
     for (number, reservations) in calls {
         let own: Vec<CallReservationResult> = results.by_ref().take(reservations.len()).collect();
         if judging.waiting_call(number).is_none() {
-            core.store(giving_back(&reservations, &own));
+            core.store(return_reservations(&reservations, &own));
             continue;
         }
         reports.take_reserved(number, &reservations, &own);
@@ -196,7 +196,7 @@ fn remember_approval(core: &mut Core, context: Hash, call: &HeldCall) {
     let arguments = arguments_hash(&call.arguments, identity, memo);
     let key = identity.call_key(identity.root(), call.call_id.as_bytes(), &call.tool, arguments);
     let approval = identity.approval(key, context);
-    core.store(Writes::of(approval, ApprovedCall));
+    core.store(Writes::from_fact(approval, ApprovedCall));
 }
 
 /// A call that waited for a person or for its time, for the record. Without a decision, one that waits for its time is not

@@ -173,7 +173,7 @@ impl Core {
     /// The request is not sent: what the look-up has added is taken back.
     pub(crate) fn take_back_ahead(&mut self) {
         let ahead = std::mem::take(&mut self.counted_ahead).into_iter();
-        let tallied = ahead.map(|(key, refunded)| (key, Tally { refunded, ..Tally::default() })).collect();
+        let tallied = ahead.map(|(key, sums)| (key, Tally::refund(sums))).collect();
         self.store(Writes { tallied, ..Writes::default() });
     }
 

@@ -57,7 +57,7 @@ pub enum EffectResult {
     /// Of [`Effect::Admit`].
     Admitted(Admission),
     /// Of [`Effect::LookUp`].
-    Known(Box<Answers>),
+    LookedUp(Box<Answers>),
     /// Of [`Effect::Claim`]: whether this request hands out the approved calls.
     Claimed(bool),
     /// Of [`Effect::Reserve`]: what became of each, in order.
@@ -79,7 +79,7 @@ impl Effect {
     pub fn failure(&self) -> EffectResult {
         match self {
             Self::Admit { .. } => EffectResult::Admitted(Admission::Busy),
-            Self::LookUp(_) => EffectResult::Known(Box::new(Answers { away: true, ..Answers::default() })),
+            Self::LookUp(_) => EffectResult::LookedUp(Box::new(Answers { away: true, ..Answers::default() })),
             Self::Claim { .. } => EffectResult::Claimed(false),
             Self::Reserve(_) => EffectResult::Reserved(Vec::new()),
             Self::Summarise { .. } => EffectResult::Summarised(None),

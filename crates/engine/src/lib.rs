@@ -48,7 +48,7 @@ pub use self::steps::{Answer, Break, Input, Output, WholeReply};
 
 use self::core::Core;
 use self::error::ProxyError;
-use self::look_up::{Sought, find_history, take_history};
+use self::look_up::{PendingLookUp, find_history, take_history};
 use self::plan::{Planned, Summarising, plan_request, take_claim, take_summary};
 use self::running::Running;
 use crate::judging::Judging;
@@ -110,7 +110,7 @@ enum Phase {
     Admission,
     /// Waits for what is known of the conversation that the upstream keeps.
     History(Ticket<UpstreamRecord>),
-    LookUp(Box<Sought>),
+    LookUp(Box<PendingLookUp>),
     Summary(Box<Summarising>),
     Claim(Box<Planned>),
     /// The request is sent and replies are judged.
@@ -153,10 +153,10 @@ impl Exchange {
             (Phase::Admission, Input::Finished(_, EffectResult::Admitted(admission))) => {
                 take_admission(core, admission, now)
             }
-            (Phase::History(ticket), Input::Finished(_, EffectResult::Known(known))) => {
+            (Phase::History(ticket), Input::Finished(_, EffectResult::LookedUp(known))) => {
                 take_history(core, &known, &ticket, now)
             }
-            (Phase::LookUp(sought), Input::Finished(_, EffectResult::Known(known))) => {
+            (Phase::LookUp(sought), Input::Finished(_, EffectResult::LookedUp(known))) => {
                 plan_request(core, sought, known, now)
             }
             (Phase::Summary(summarising), Input::Finished(_, EffectResult::Summarised(summary))) => {

@@ -30,7 +30,7 @@ use policies::pattern::any_concerns;
 use std::sync::Arc;
 
 /// What is known of the conversation before the store's answer.
-pub(super) struct Sought {
+pub(super) struct PendingLookUp {
     pub(super) transcript: Transcript,
     pub(super) model_name: String,
     /// The keys of what is known of the model at its upstream.
@@ -164,7 +164,7 @@ pub(super) fn look_up(core: &mut Core, now: Now) -> Phase {
     batch.sums = account.as_ref().map_or_else(Vec::new, AccountKeys::sums);
     let is_ahead = accounting.is_some_and(|accounting| accounting.ahead) && !batch.sums.is_empty();
     let ahead = if is_ahead { sums_ahead(core, &transcript, &model_name) } else { Sums::default() };
-    batch.ahead = Tally { sums: ahead, ..Tally::default() };
+    batch.ahead = Tally::counted(ahead);
     let tickets = StoreTickets {
         calls: batch.ask(calls.keys().iter().copied()),
         hidden: batch.ask(names(&positions)),
@@ -175,12 +175,12 @@ pub(super) fn look_up(core: &mut Core, now: Now) -> Phase {
         accounts: batch.ask(account.as_ref().map_or_else(Vec::new, AccountKeys::carried)),
         overflows: batch.ask([conversation]),
     };
-    let conversation_id = core.identity.explicit.clone().unwrap_or_else(|| conversation.to_hex());
+    let conversation_id = core.identity.conversation_id(conversation);
     let keys = FactKeys { identity: &core.identity, conversation, conversation_id: &conversation_id };
     let asking = core.policies().ask(&keys, &mut batch);
     core.asking = asking;
     core.start(Effect::LookUp(Box::new(batch)));
-    let sought = Sought {
+    let sought = PendingLookUp {
         transcript,
         model_name,
         model,

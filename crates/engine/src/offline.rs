@@ -64,7 +64,7 @@ pub fn advance(exchange: &mut Exchange, known: &mut dyn OfflineStore, now: Now) 
 fn answer(effect: Effect, known: &mut dyn OfflineStore) -> Result<EffectResult, Box<Effect>> {
     Ok(match effect {
         Effect::Admit { .. } => EffectResult::Admitted(Admission::Free),
-        Effect::LookUp(batch) => EffectResult::Known(Box::new(known.look_up(*batch))),
+        Effect::LookUp(batch) => EffectResult::LookedUp(Box::new(known.look_up(*batch))),
         Effect::Reserve(reservations) => EffectResult::Reserved(granted(&reservations)),
         Effect::Claim { .. } | Effect::Summarise { .. } | Effect::CallTool { .. } => effect.failure(),
         Effect::Approve(_) | Effect::Sleep { .. } | Effect::AskModel(_) => return Err(Box::new(effect)),

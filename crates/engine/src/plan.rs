@@ -3,7 +3,7 @@
 use super::account::{AccountKeys, OpenAccount};
 use super::error::ProxyError;
 use super::hidden_values::hide_in;
-use super::look_up::{Sought, prompt_tokens};
+use super::look_up::{PendingLookUp, prompt_tokens};
 use super::notes::{note_known, note_new, note_unjudged};
 use super::refusals::ModelRefusals;
 use super::running::Running;
@@ -33,7 +33,7 @@ const CONFIRM: &str = "confirm";
 
 /// A planned request that waits for a summary.
 pub(super) struct Summarising {
-    sought: Box<Sought>,
+    sought: Box<PendingLookUp>,
     known: KnownFacts,
     plan: Box<Plan>,
     judge: Judge,
@@ -41,7 +41,7 @@ pub(super) struct Summarising {
 
 /// What the store knows of a request, and the hidden exchanges that are put back.
 struct KnownFacts {
-    known: Box<Answers>,
+    answers: Box<Answers>,
     /// What the user may have answered.
     asked: Option<Arc<Confirmation>>,
     restored: Vec<(usize, Bytes)>,
@@ -108,22 +108,22 @@ fn tools_of(question: &Confirmation) -> Vec<String> {
 /// Runs the policies over the conversation with the store's facts.
 pub(super) fn plan_request(
     core: &mut Core,
-    mut sought: Box<Sought>,
-    mut known: Box<Answers>,
+    mut sought: Box<PendingLookUp>,
+    mut answers: Box<Answers>,
     now: Now,
 ) -> Phase {
     let (account, ahead) = (sought.account.take(), sought.ahead);
     core.count_ahead(account.as_ref(), ahead);
-    let Sought { transcript, model_name, model, positions, calls, answer, approvals, tickets, .. } =
+    let PendingLookUp { transcript, model_name, model, positions, calls, answer, approvals, tickets, .. } =
         &mut *sought;
     let first_sent = transcript.first_sent();
-    let mut released: Vec<_> = known.find(&tickets.calls).map(Option::<&_>::cloned).collect();
+    let mut released: Vec<_> = answers.find(&tickets.calls).map(Option::<&_>::cloned).collect();
     core.store(calls.adopt(&mut released, transcript));
-    let (mut restored, lost) = restored(transcript, positions, &known.lists(&tickets.hidden), &released);
+    let (mut restored, lost) = restored(transcript, positions, &answers.lists(&tickets.hidden), &released);
     // The upstream has the messages that it keeps in full, so nothing is put back into them.
     restored.retain(|(message, _)| *message >= first_sent);
     transcript.learn_releases(&released, now.ms);
-    for (at, approved) in approvals.iter().zip(known.find(&tickets.approvals)) {
+    for (at, approved) in approvals.iter().zip(answers.find(&tickets.approvals)) {
         transcript.calls.calls[*at].approved = approved.is_some();
     }
     for (message, exchange) in &restored {
@@ -131,20 +131,20 @@ pub(super) fn plan_request(
         items.into_iter().for_each(|items| transcript.add_hidden(*message, items));
     }
     transcript.tier.clone_from(&core.tier);
-    let overflows = overflows_of(known.records(&tickets.overflows), transcript, model.all);
+    let overflows = overflows_of(answers.records(&tickets.overflows), transcript, model.all);
     transcript.overflows = overflows.iter().map(|overflow| overflow.messages).collect();
     transcript.length_cuts = overflows.iter().filter_map(Overflow::cut).collect();
-    let asked = known.records(&tickets.question).into_iter().next();
+    let asked = answers.records(&tickets.question).into_iter().next();
     let approves =
         answer.as_ref().zip(asked.as_ref()).is_some_and(|(answer, asked)| asked.is_approved_by(&answer.text));
-    let accounts = (known.values(&tickets.accounts), std::mem::take(&mut known.sums));
+    let accounts = (answers.values(&tickets.accounts), std::mem::take(&mut answers.sums));
     let open_account =
         open_account(core, account, model_name, transcript, &accounts, (now.ms, approves), ahead);
-    core.asking.receive(&known);
+    core.asking.receive(&answers);
     let (plan, judge) = core.policies().read_with(transcript, &core.asking);
     let mut plan = Box::new(plan);
     plan.change_only_from(first_sent);
-    let known = KnownFacts { known, asked, restored, lost, open_account };
+    let known = KnownFacts { answers, asked, restored, lost, open_account };
     if let Some(question) = summarise_first(core, &plan, transcript) {
         core.start(question);
         return Phase::Summary(Box::new(Summarising { sought, known, plan, judge }));
@@ -179,14 +179,14 @@ fn hide_values(core: &mut Core, plan: &Plan, restored: &mut [(usize, Bytes)]) {
 /// Records the plan and goes on to send the request, or to refuse it.
 fn finish_plan(
     core: &mut Core,
-    sought: Box<Sought>,
+    sought: Box<PendingLookUp>,
     known: KnownFacts,
     mut plan: Box<Plan>,
     judge: Judge,
     now: Now,
 ) -> Phase {
-    let KnownFacts { known, asked, mut restored, lost, mut open_account } = known;
-    let Sought {
+    let KnownFacts { answers, asked, mut restored, lost, mut open_account } = known;
+    let PendingLookUp {
         transcript,
         model_name,
         model,
@@ -216,12 +216,13 @@ fn finish_plan(
     core.record.model = Some(model_name.clone());
     core.record.context_window = transcript.context_window;
     let (sent, keeps_exchanges) =
-        sent_exchanges(core, &transcript, &histories, &known.values(&tickets.histories), &restored);
+        sent_exchanges(core, &transcript, &histories, &answers.values(&tickets.histories), &restored);
     core.record.conversation = Some(conversation_id);
-    note_known(core, known.repeated, lost, keeps_exchanges);
+    note_known(core, answers.repeated, lost, keeps_exchanges);
     note_new(core, &transcript, &plan);
     let token = core.asks_approval().then(|| core.question_token(request_name, now));
-    let list = |nth| known.find(&tickets.evidence).nth(nth).flatten().map_or_else(Vec::new, |it| it.to_vec());
+    let list =
+        |nth| answers.find(&tickets.evidence).nth(nth).flatten().map_or_else(Vec::new, |it| it.to_vec());
     let evidence = KnownEvidence { all: list(0), own: list(1) };
     let (caller, remember) = (core.identity.caller, core.shared.settings.upstream.remember);
     let refusals = ModelRefusals::new(model, caller, evidence, remember, now.ms);
@@ -238,7 +239,7 @@ fn finish_plan(
     core.store(Writes { seen_ms: now.ms, ..std::mem::take(&mut plan.writes) });
     hide_values(core, &plan, &mut restored);
     core.plan = plan;
-    if let Some(error) = refusal_of(core, &known) {
+    if let Some(error) = refusal_of(core, &answers) {
         return fail(core, error);
     }
     pin_notices(core, &transcript, &mut open_account, &mut length);
@@ -246,8 +247,8 @@ fn finish_plan(
         core.store(open_account.note_final_answer(true));
     }
     let planned = Planned {
-        spent: known.spent,
-        is_repeated: known.repeated,
+        spent: answers.spent,
+        is_repeated: answers.repeated,
         asked,
         judge,
         transcript: Box::new(transcript),
@@ -267,10 +268,10 @@ fn finish_plan(
 }
 
 /// Why the request is refused, if it is: the shared store is unavailable, or a policy refuses it.
-fn refusal_of(core: &mut Core, known: &Answers) -> Option<ProxyError> {
+fn refusal_of(core: &mut Core, answers: &Answers) -> Option<ProxyError> {
     let observes = core.is_observing();
     let strict = core.shared.settings.strict_store && !observes;
-    if known.away || (known.unwritten && strict) {
+    if answers.away || (answers.unwritten && strict) {
         core.record.without_store = Some(strict);
         if strict {
             return Some(ProxyError::StoreAway);

@@ -9,7 +9,7 @@ use model::calls::canonical_hash;
 use model::fact::Writes;
 use model::identity::Hash;
 use model::plan::ReservationResult;
-use model::store::{CallReservation, CallReservationResult, Quota, QuotaCall};
+use model::store::{CallReservation, CallReservationResult, Quota, QuotaCall, return_reservations};
 use model::uses::{Use, use_key};
 
 /// What is used of the quotas that count calls of one request.
@@ -64,7 +64,7 @@ impl QuotaUses {
     /// The update where the waiting call of this number is not handed out.
     pub(super) fn give_back(&mut self, number: u32) -> Writes {
         let is_of = |counted: &mut CountedCall| counted.reservation.is_some_and(|it| it.number == number);
-        giving_back(self.counted.extract_if(.., is_of))
+        return_counted(self.counted.extract_if(.., is_of))
     }
 
     /// The update where the client gets no more than these `choices`.
@@ -75,7 +75,7 @@ impl QuotaUses {
         let released = self.released(core, choices.iter());
         let (_, surplus) = self.compare(&released);
         self.counted.retain(|counted| counted.reservation.is_none());
-        giving_back(surplus.into_iter())
+        return_counted(surplus.into_iter())
     }
 
     /// The calls that the client was handed and that are not counted yet.
@@ -160,12 +160,12 @@ pub(super) fn quota_of(core: &Core, index: usize) -> Option<Quota> {
     Some(Quota { name, calls: counted.calls, window_ms: counted.window_ms })
 }
 
-/// The update that gives back what was reserved for these calls.
-fn giving_back(calls: impl Iterator<Item = CountedCall>) -> Writes {
+/// The writes that return what was reserved for these calls.
+fn return_counted(calls: impl Iterator<Item = CountedCall>) -> Writes {
     let reserved = calls.filter_map(|counted| counted.reservation).map(|it| {
         let reserved = ReservationResult::Granted { alone: false };
         (it.reservation, CallReservationResult { reserved, counted: Some(it.counted) })
     });
     let (reservations, reserved): (Vec<_>, Vec<_>) = reserved.unzip();
-    model::store::giving_back(&reservations, &reserved)
+    return_reservations(&reservations, &reserved)
 }

@@ -171,7 +171,7 @@ impl ReplyReports {
     /// Stores, once, with which hidden exchanges the history was sent.
     pub(super) fn remember_sent(&mut self, core: &mut Core) {
         if let Some(sent) = self.sent.take() {
-            core.store(Writes::of(sent.history, sent));
+            core.store(Writes::from_fact(sent.history, sent));
         }
     }
 
@@ -259,7 +259,7 @@ pub(super) fn remember_history(core: &mut Core, reply: &ReplyPipeline) {
     let key = core.identity.response_key(&name);
     let items = reply.last_items().into_iter().map(|id| core.identity.item_key(&id));
     for key in std::iter::once(key).chain(items).collect::<Vec<_>>() {
-        core.store(Writes::of(key, UpstreamRecord(known.clone())));
+        core.store(Writes::from_fact(key, UpstreamRecord(known.clone())));
     }
 }
 

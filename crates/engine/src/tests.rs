@@ -115,7 +115,7 @@ impl Driver {
         let body = r#"{"model":"m","messages":[{"role":"user","content":"q"}]}"#;
         let (shared, arrived) = arrived(CHAT, body, settings(policies));
         let mut driver = Self::of(Exchange::begin(shared, arrived, Box::default(), now()));
-        driver.finish(0, EffectResult::Known(Box::default()));
+        driver.finish(0, EffectResult::LookedUp(Box::default()));
         driver.reply(reply);
         driver
     }
@@ -177,7 +177,7 @@ impl Driver {
                     let asked = Confirmation { token, expires_ms: u64::MAX, ..Confirmation::default() };
                     Some(Arc::new(RecordList::from([Arc::new(asked)])))
                 });
-                EffectResult::Known(Box::new(Answers { facts: batch.facts, ..Answers::default() }))
+                EffectResult::LookedUp(Box::new(Answers { facts: batch.facts, ..Answers::default() }))
             }
             Effect::Claim { .. } => EffectResult::Claimed(true),
             other => other.failure(),
@@ -501,7 +501,7 @@ fn what_a_look_up_counts_ahead_stays_where_the_request_is_sent_and_is_taken_back
     let facts = |used: u64| {
         let sums = Sums::default().with(Amount::Requests, used);
         let sums = vec![Tally { sums, ..Tally::default() }];
-        EffectResult::Known(Box::new(Answers { sums, ..Answers::default() }))
+        EffectResult::LookedUp(Box::new(Answers { sums, ..Answers::default() }))
     };
     let mut driver = begin();
     let Effect::LookUp(batch) = &driver.started[0].1 else { panic!("a look-up") };
@@ -571,7 +571,7 @@ fn a_request_makes_one_trip_to_the_store_two_where_the_upstream_keeps_its_histor
     let (shared, arrived) = arrived(CHAT, body, settings(policies(QUOTAS)));
     let mut driver = Driver::of(Exchange::begin(shared, arrived, Box::default(), now()));
     assert_eq!(driver.kinds(), [Kind::LookUp]);
-    driver.finish(0, EffectResult::Known(Box::default()));
+    driver.finish(0, EffectResult::LookedUp(Box::default()));
     driver.reply(FINAL);
     assert!(driver.started.is_empty() && driver.answers.len() == 1, "text waits for no trip");
 }

@@ -150,6 +150,13 @@ pub struct Account {
 }
 
 impl Sums {
+    /// One call.
+    pub const ONE_CALL: Self = {
+        let mut sums = [0; KINDS];
+        sums[Kind::Calls as usize] = 1;
+        Self(sums)
+    };
+
     /// The amount of `kind`.
     pub fn get(&self, kind: Kind) -> u64 {
         self.0[kind as usize]
@@ -194,6 +201,16 @@ impl Marks {
 }
 
 impl Tally {
+    /// What was counted.
+    pub fn counted(sums: Sums) -> Self {
+        Self { sums, ..Self::default() }
+    }
+
+    /// What was counted in advance and is not used.
+    pub fn refund(refunded: Sums) -> Self {
+        Self { refunded, ..Self::default() }
+    }
+
     /// What was used.
     pub fn used(&self) -> Sums {
         self.sums.less(&self.refunded)

@@ -83,7 +83,7 @@ pub trait Record: Sized {
 /// A kind of fact.
 pub trait Fact: Record + Clone + PartialEq + Debug + Send + Sync + 'static {
     const KIND: RecordKind;
-    const KEPT: Kept;
+    const RETENTION: Retention;
     const ROOM: Room;
     const LIFETIME: Lifetime = Lifetime::Facts;
     /// Whether a process keeps what others have written, for the time when the shared state store is away: only records
@@ -97,12 +97,12 @@ pub trait Fact: Record + Clone + PartialEq + Debug + Send + Sync + 'static {
 
     /// Adds a record to those that are known.
     fn add_to(self, known: &mut RecordList<Self>) {
-        match Self::KEPT {
-            Kept::Value => *known = SmallVec::from([self]),
-            Kept::Once if known.is_empty() => known.push(self),
-            Kept::First(most) if known.len() < most && !known.contains(&self) => known.push(self),
-            Kept::Once | Kept::First(_) => {}
-            Kept::Last(most) => {
+        match Self::RETENTION {
+            Retention::Value => *known = SmallVec::from([self]),
+            Retention::Once if known.is_empty() => known.push(self),
+            Retention::First(most) if known.len() < most && !known.contains(&self) => known.push(self),
+            Retention::Once | Retention::First(_) => {}
+            Retention::Last(most) => {
                 known.retain(|other| *other != self);
                 known.push(self);
                 let surplus = known.len().saturating_sub(most);
@@ -119,7 +119,7 @@ pub trait Fact: Record + Clone + PartialEq + Debug + Send + Sync + 'static {
 
 /// Which records of a fact are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum Retention {
     /// The last one.
     Value,
     /// The first one.
@@ -128,6 +128,13 @@ pub enum Kept {
     Last(usize),
     /// The first so many different ones.
     First(usize),
+}
+
+impl Retention {
+    /// Whether at most one record is kept under a key.
+    pub fn is_single(self) -> bool {
+        matches!(self, Self::Value | Self::Once)
+    }
 }
 
 /// What bounds how much of a fact one process keeps.
@@ -156,14 +163,14 @@ pub enum Lifetime {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FactRules {
     pub kind: RecordKind,
-    pub kept: Kept,
+    pub retention: Retention,
     pub room: Room,
     pub lifetime: Lifetime,
 }
 
 impl FactRules {
-    fn of<F: Fact>() -> Self {
-        Self { kind: F::KIND, kept: F::KEPT, room: F::ROOM, lifetime: F::LIFETIME }
+    fn new<F: Fact>() -> Self {
+        Self { kind: F::KIND, retention: F::RETENTION, room: F::ROOM, lifetime: F::LIFETIME }
     }
 }
 
@@ -196,7 +203,7 @@ pub(crate) mod testing {
     impl Fact for Score {
         const IS_REPLICATED: bool = true;
         const KIND: RecordKind = RecordKind::Overflow;
-        const KEPT: Kept = Kept::Last(2);
+        const RETENTION: Retention = Retention::Last(2);
         const ROOM: Room = Room::Calls;
     }
 }

@@ -265,6 +265,11 @@ impl Identity {
         self.key.hash(Domain::Account, &[b"as of", &key.0.to_le_bytes(), &context])
     }
 
+    /// The id of this conversation as logs show it: the client's own, else the hash in hexadecimal.
+    pub fn conversation_id(&self, conversation: Hash) -> String {
+        self.explicit.clone().unwrap_or_else(|| conversation.to_hex())
+    }
+
     /// The key under which the requests of one conversation are grouped: from the client's own id, else from the
     /// caller and the texts that open the conversation: its system messages and the first user message.
     pub fn conversation<'a>(&self, opening: impl Iterator<Item = &'a [u8]>) -> Hash {

@@ -2,7 +2,7 @@
 //! which they were first seen. The first of a tool is its pin. Holds hashes; decides nothing.
 
 use super::fact::body::split_hash;
-use super::fact::{Fact, Kept, Record, RecordKind, Room};
+use super::fact::{Fact, Record, RecordKind, Retention, Room};
 use super::identity::{Domain, Hash, HashKey};
 use super::memo::Memo;
 use super::names::dispatch_form;
@@ -45,7 +45,7 @@ impl Record for Pinned {
 
 impl Fact for Pinned {
     const KIND: RecordKind = RecordKind::Pins;
-    const KEPT: Kept = Kept::First(MOST_PINS);
+    const RETENTION: Retention = Retention::First(MOST_PINS);
     const ROOM: Room = Room::Bytes;
 }
 

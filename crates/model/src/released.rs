@@ -4,7 +4,7 @@
 
 use super::calls::Call;
 use super::fact::body::{parse_number, split_hash};
-use super::fact::{Fact, Kept, Record, RecordKind, RecordList, Records, Room};
+use super::fact::{Fact, Record, RecordKind, RecordList, Records, Retention, Room};
 use super::identity::{Domain, Hash, HashKey};
 
 /// One release of a call.
@@ -59,7 +59,7 @@ impl Record for Release {
 
 impl Fact for Release {
     const KIND: RecordKind = RecordKind::Release;
-    const KEPT: Kept = Kept::Last(MOST_RELEASES);
+    const RETENTION: Retention = Retention::Last(MOST_RELEASES);
     const ROOM: Room = Room::Calls;
     const IS_REPLICATED: bool = true;
 

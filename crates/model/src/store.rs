@@ -1,10 +1,10 @@
 //! The facts that the engine keeps in the state store, and its quotas, stops, claims and reservations, as plain data. What
 //! they mean is decided by the engine and the policies.
 
-use crate::account::{Kind, Sums, Tally};
+use crate::account::{Sums, Tally};
 use crate::adaptation::{Adaptation, Adaptations};
 use crate::fact::body::{parse_number, split_hash};
-use crate::fact::{Fact, Kept, Lifetime, Record, RecordKind, Room, Writes};
+use crate::fact::{Fact, Lifetime, Record, RecordKind, Retention, Room, Writes};
 use crate::histories::history;
 use crate::identity::Hash;
 use crate::plan::ReservationResult;
@@ -39,7 +39,7 @@ impl Record for HiddenExchange {
 
 impl Fact for HiddenExchange {
     const KIND: RecordKind = RecordKind::HiddenExchange;
-    const KEPT: Kept = Kept::Last(MOST_AT_ONE_KEY);
+    const RETENTION: Retention = Retention::Last(MOST_AT_ONE_KEY);
     const ROOM: Room = Room::Bytes;
 
     fn size(&self) -> usize {
@@ -102,7 +102,7 @@ impl Record for ApprovedCall {
 
 impl Fact for ApprovedCall {
     const KIND: RecordKind = RecordKind::Approved;
-    const KEPT: Kept = Kept::Value;
+    const RETENTION: Retention = Retention::Value;
     const ROOM: Room = Room::Calls;
 }
 
@@ -153,7 +153,7 @@ impl Record for Overflow {
 
 impl Fact for Overflow {
     const KIND: RecordKind = RecordKind::Overflow;
-    const KEPT: Kept = Kept::Last(MOST_OVERFLOWS);
+    const RETENTION: Retention = Retention::Last(MOST_OVERFLOWS);
     const ROOM: Room = Room::Conversations;
 }
 
@@ -188,7 +188,7 @@ impl Record for SentExchanges {
 
 impl Fact for SentExchanges {
     const KIND: RecordKind = RecordKind::History;
-    const KEPT: Kept = Kept::Value;
+    const RETENTION: Retention = Retention::Value;
     const ROOM: Room = Room::Conversations;
 }
 
@@ -208,7 +208,7 @@ impl Record for UpstreamRecord {
 
 impl Fact for UpstreamRecord {
     const KIND: RecordKind = RecordKind::UpstreamHistory;
-    const KEPT: Kept = Kept::Value;
+    const RETENTION: Retention = Retention::Value;
     const ROOM: Room = Room::Bytes;
 
     fn size(&self) -> usize {
@@ -249,8 +249,8 @@ pub struct CallReservationResult {
     pub counted: Option<Use>,
 }
 
-/// The update that gives `reserved` back: the calls of these `reservations` are not handed out.
-pub fn giving_back(reservations: &[CallReservation], reserved: &[CallReservationResult]) -> Writes {
+/// The writes by which `reserved` is returned: the calls of these `reservations` are not handed out.
+pub fn return_reservations(reservations: &[CallReservation], reserved: &[CallReservationResult]) -> Writes {
     let mut writes = Writes::default();
     for (reservation, reserved) in reservations.iter().zip(reserved) {
         match (reservation, &reserved.reserved, reserved.counted) {
@@ -259,8 +259,7 @@ pub fn giving_back(reservations: &[CallReservation], reserved: &[CallReservation
                 writes.returned.push((call.quota.name, counted));
             }
             (CallReservation::Sum { key, .. }, ReservationResult::Granted { .. }, _) => {
-                let refunded = Sums::default().with(Kind::Calls, 1);
-                writes.tallied.push((*key, Tally { refunded, ..Tally::default() }));
+                writes.tallied.push((*key, Tally::refund(Sums::ONE_CALL)));
             }
             _ => {}
         }
@@ -314,7 +313,7 @@ fn parse_refusals(names: &[u8]) -> Option<Adaptations> {
 
 impl Fact for Evidence {
     const KIND: RecordKind = RecordKind::Evidence;
-    const KEPT: Kept = Kept::Last(MOST_EVIDENCE);
+    const RETENTION: Retention = Retention::Last(MOST_EVIDENCE);
     const ROOM: Room = Room::Models;
     const LIFETIME: Lifetime = Lifetime::Refusals;
 }

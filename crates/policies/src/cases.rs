@@ -92,7 +92,7 @@ pub(crate) fn read_answered(
 ) -> (Plan, Judge) {
     let policies = PolicySet::new(rules.to_vec());
     let (identity, conversation) = (&transcript.identity, transcript.conversation());
-    let id = identity.explicit.clone().unwrap_or_else(|| conversation.to_hex());
+    let id = identity.conversation_id(conversation);
     let keys = FactKeys { identity, conversation, conversation_id: &id };
     let mut batch = Batch::new(Now { at: Instant::now(), ms: transcript.now_ms });
     let mut asked = policies.ask(&keys, &mut batch);

@@ -126,7 +126,7 @@ impl Kill {
         let is_caller = |caller: &String| {
             request.tier == Some(caller) || caller.eq_ignore_ascii_case(&request.caller.to_hex())
         };
-        (!conversations.is_empty() && names(&request.conversation())) || callers.iter().any(is_caller)
+        (!conversations.is_empty() && names(&request.conversation_id())) || callers.iter().any(is_caller)
     }
 }
 

@@ -175,11 +175,11 @@ pub trait Policy: Sized + Send + Sync + 'static {
 
 /// What the keys of a policy's facts are made of.
 pub struct FactKeys<'a> {
-    /// Of the caller.
+    /// The caller, and the key of all hashes.
     pub identity: &'a Identity,
     /// See [`Transcript::conversation`](model::Transcript::conversation).
     pub conversation: Hash,
-    /// The conversation as logs show it: the client's id, or else the same in hexadecimal.
+    /// The conversation as logs show it: see [`Identity::conversation_id`].
     pub conversation_id: &'a str,
 }
 

@@ -118,8 +118,9 @@ impl Policy for Quota {
 
     fn open(&self, request: &RequestFacts<'_>, spent: &mut Spent, _plan: &mut Plan) {
         let key = if self.limits.is_empty() { Hash::default() } else { request.request_key() };
+        let known = std::mem::take(&mut spent.known);
         let uses = self.limits.iter().enumerate().map(|(at, limit)| {
-            let uses = spent.known.get(at).map_or(&[][..], Vec::as_slice);
+            let uses = known.get(at).map_or(&[][..], Vec::as_slice);
             QuotaUse::new(limit.of_tier(request.tier), uses, key, request.now_ms)
         });
         spent.uses = uses.collect();

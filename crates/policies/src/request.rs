@@ -118,12 +118,9 @@ impl<'a> RequestFacts<'a> {
         }
     }
 
-    /// The conversation's id as it is logged: the client's own, else one that is derived from the first messages.
-    pub fn conversation(&self) -> Cow<'a, str> {
-        match &self.transcript.identity.explicit {
-            Some(explicit) => Cow::Borrowed(explicit),
-            None => self.transcript.conversation().to_hex().into(),
-        }
+    /// See [`Identity::conversation_id`](model::identity::Identity::conversation_id).
+    pub fn conversation_id(&self) -> String {
+        self.transcript.identity.conversation_id(self.transcript.conversation())
     }
 }
 

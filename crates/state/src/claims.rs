@@ -14,14 +14,14 @@ const LOST_MS: u64 = 60_000;
 
 /// Which request took the calls of a question, and when, in ms since the epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Taken {
+pub struct ClaimRecord {
     pub request: Hash,
     pub at_ms: u64,
 }
 
-impl Taken {
-    /// Taken by `claim`.
-    pub(super) fn by(claim: &Claim) -> Self {
+impl ClaimRecord {
+    /// The record of `claim`.
+    pub(super) fn new(claim: &Claim) -> Self {
         Self { request: claim.request, at_ms: claim.now_ms }
     }
 
@@ -32,7 +32,7 @@ impl Taken {
     }
 }
 
-impl Record for Taken {
+impl Record for ClaimRecord {
     fn to_body(&self) -> Option<Vec<u8>> {
         Some(format!("{}{}", self.request, self.at_ms).into_bytes())
     }
@@ -46,7 +46,7 @@ impl Record for Taken {
 /// The claims of one question, as this process knows them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Claims {
-    first: Taken,
+    first: ClaimRecord,
     /// That request was repeated and got the calls again: the approval is used up.
     is_repeated: bool,
 }
@@ -56,7 +56,7 @@ impl Claims {
     pub(super) fn take(known: Option<Self>, claim: &Claim, expires_ms: u64) -> (Option<Self>, bool) {
         match known {
             None if claim.now_ms < expires_ms => {
-                (Some(Self { first: Taken::by(claim), is_repeated: false }), true)
+                (Some(Self { first: ClaimRecord::new(claim), is_repeated: false }), true)
             }
             None => (None, false),
             Some(known) => {

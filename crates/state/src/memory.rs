@@ -9,8 +9,9 @@ use super::spent::{Change, MOST_USES, Uses};
 use super::stops::{Listed, StopError, Stops};
 use super::tables::Tables;
 use super::tallies::{OwnParts, Part};
+use model::Now;
 use model::account::Tally;
-use model::fact::{Answers, Batch, RecordKind, Records, Writes};
+use model::fact::{Answers, Batch, Writes};
 use model::identity::Hash;
 use model::plan::ReservationResult;
 use model::plan::approval::Confirmation;
@@ -91,10 +92,11 @@ impl Memory {
 
     /// The question under this key.
     pub(super) fn asked(&self, question: Hash) -> Option<Arc<Confirmation>> {
-        let now_ms = self.ms_at(Instant::now());
-        let known = self.facts.find(RecordKind::Question, &question, now_ms)?;
-        let known: Records<Arc<Confirmation>> = known.downcast().ok()?;
-        known.first().cloned()
+        let at = Instant::now();
+        let mut batch = Batch::new(Now { at, ms: 0 });
+        let ticket = batch.ask([question]);
+        self.facts.answer(&mut batch, self.ms_at(at));
+        Answers { facts: batch.facts, ..Answers::default() }.records(&ticket).pop()
     }
 
     /// Answers what this process knows of facts in `batch`; the rest of the answers has no uses of quotas and no sums.
@@ -291,7 +293,7 @@ mod tests {
         let claim = |question, request| Claim { question: Hash(question), request: Hash(request), now_ms: 1 };
         for question in 0..150 {
             let asked = Confirmation { expires_ms: 2, ..Confirmation::default() };
-            store.record(Writes::of(Hash(question), Arc::new(asked)));
+            store.record(Writes::from_fact(Hash(question), Arc::new(asked)));
             assert!(store.take(claim(question, 1)));
             store.claims.run_pending_tasks();
         }

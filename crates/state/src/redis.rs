@@ -26,7 +26,7 @@ use self::trip::{Reader, Trip};
 use self::writer::{Queue, Update, queue};
 use super::StateStore;
 use super::cache::{Cache, weighed};
-use super::claims::Taken;
+use super::claims::ClaimRecord;
 use super::memory::{Bounds, Memory};
 use super::spent::Uses;
 use super::stops::{Listed, StopError};
@@ -246,7 +246,7 @@ impl Redis {
             ((RecordKind::Question, claim.question), (RecordKind::Claimed, claim.question));
         let (names, mut commands) = (&self.names, pipe());
         commands.cmd("GET").arg(names.key(asked));
-        let sealed = names.seals.seal(claimed, &Taken::by(&claim));
+        let sealed = names.seals.seal(claimed, &ClaimRecord::new(&claim));
         commands.cmd("SET").arg(names.key(claimed)).arg(sealed).arg("NX").arg("PX").arg(names.ttl_ms);
         commands.cmd("GET").arg(names.key(claimed));
         let Ok(answers) = self.link.ask(&commands, StoreOp::Claim).await else { return None };
@@ -257,7 +257,7 @@ impl Redis {
         // `None` inside: this claim is the first.
         let before = match is_first {
             Value::Okay => Some(None),
-            Value::Nil => reader.open::<Taken>(claimed, &taken).map(Some),
+            Value::Nil => reader.open::<ClaimRecord>(claimed, &taken).map(Some),
             // It was not stored, so another request may claim them too.
             Value::ServerError(error) => {
                 self.link.heard_of_writes(Some(error.code()));
@@ -281,7 +281,7 @@ impl Redis {
     async fn is_first_repeat(&self, claim: Claim) -> bool {
         let (about, names) = ((RecordKind::Repeated, claim.question), &self.names);
         let mut commands = pipe();
-        let sealed = names.seals.seal(about, &Taken::by(&claim));
+        let sealed = names.seals.seal(about, &ClaimRecord::new(&claim));
         commands.cmd("SET").arg(names.key(about)).arg(sealed).arg("NX").arg("PX").arg(names.ttl_ms);
         let answers = self.link.ask(&commands, StoreOp::Claim).await.unwrap_or_default();
         answers.first() == Some(&Value::Okay)
@@ -310,7 +310,7 @@ impl CountedAhead<'_> {
 
 impl Drop for CountedAhead<'_> {
     fn drop(&mut self) {
-        let refund = Tally { refunded: self.ahead.sums, ..Tally::default() };
+        let refund = Tally::refund(self.ahead.sums);
         let tallied: Vec<_> = self.grown.drain(..).map(|grown| (grown.key, refund)).collect();
         if !tallied.is_empty() {
             self.store.record(Writes { tallied, ..Writes::default() });
@@ -361,7 +361,7 @@ impl StateStore for Redis {
         Box::pin(async move {
             let Some(question) = self.claim_shared(claim).await else { return false };
             // Recorded here too, so that nothing is given out twice if the state store was wiped since.
-            self.local.record(Writes::of(claim.question, question));
+            self.local.record(Writes::from_fact(claim.question, question));
             self.local.take(claim)
         })
     }

@@ -72,11 +72,6 @@ impl Tables {
         }
     }
 
-    /// What is known under one key.
-    pub(super) fn find(&self, kind: RecordKind, key: &Hash, now_ms: u64) -> Option<AnyRecords> {
-        self.tables[kind as usize].get()?.find(key, now_ms)
-    }
-
     /// Adds records.
     pub(super) fn write(&self, writes: &Writes, now_ms: u64) {
         for facts in writes.facts() {

@@ -3,7 +3,7 @@
 
 use super::cache::{Cache, counted, update};
 use crate::random::random_key;
-use model::account::{KINDS, Kind, Marks, Sums, Tally};
+use model::account::{Kind, Sums, Tally};
 use model::identity::{Domain, Hash, HashKey};
 use moka::Entry;
 use moka::ops::compute::Op;
@@ -19,19 +19,6 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 pub(super) fn kept_for(lifetime: Duration) -> Duration {
     lifetime.max(DAY)
 }
-
-/// What a call adds.
-pub(super) const ONE_CALL: Tally = Tally {
-    sums: {
-        let mut sums = [0; KINDS];
-        sums[Kind::Calls as usize] = 1;
-        Sums(sums)
-    },
-    refunded: Sums([0; KINDS]),
-    marks: Marks([0; KINDS]),
-    bought: 0,
-    final_answer_day: 0,
-};
 
 /// The part of one adder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,9 +76,10 @@ impl OwnParts {
                 reserved = Err(used);
                 return Op::Nop;
             }
+            let one = Tally::counted(Sums::ONE_CALL);
             let after = match before {
-                Some(part) => Part { tally: part.tally.plus(&ONE_CALL), ..part },
-                None => Part { of: self.new_name(), tally: ONE_CALL },
+                Some(part) => Part { tally: part.tally.plus(&one), ..part },
+                None => Part { of: self.new_name(), tally: one },
             };
             reserved = Ok((before, after));
             Op::Put(after)

@@ -289,7 +289,7 @@ impl Run<'_> {
     fn start(&mut self, id: EffectId, effect: &Effect) {
         let result = match effect {
             Effect::Admit { .. } => EffectResult::Admitted(Admission::Free),
-            Effect::LookUp(batch) => EffectResult::Known(Box::new(self.known(batch))),
+            Effect::LookUp(batch) => EffectResult::LookedUp(Box::new(self.known(batch))),
             Effect::Reserve(reservations) => EffectResult::Reserved(granted(reservations)),
             Effect::Claim { .. } | Effect::Summarise { .. } | Effect::CallTool { .. } => effect.failure(),
             Effect::Approve(asked) => {

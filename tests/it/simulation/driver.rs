@@ -184,7 +184,7 @@ impl<'a> Driver<'a> {
                 let answers = self.process.store.look_up(*batch).now_or_never().unwrap();
                 self.asked = answers.records(&question).pop();
                 self.passed.answers = self.asked.is_some();
-                EffectResult::Known(Box::new(answers))
+                EffectResult::LookedUp(Box::new(answers))
             }
             Effect::Claim { question, request } => {
                 let claim = Claim { question, request, now_ms: self.process.now_ms };

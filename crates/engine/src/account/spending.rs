@@ -176,10 +176,9 @@ impl OpenAccount {
     }
 
     fn give_back_where(&mut self, is_over: impl Fn(&ReservedCall) -> bool) -> Writes {
-        let refunded = Sums::default().with(Kind::Calls, 1);
         let over = self.reserved.extract_if(.., |reserved| is_over(reserved));
         let keys = over.filter_map(|reserved| self.keys.shared(reserved.scope));
-        let tallied = keys.map(|key| (key, Tally { refunded, ..Tally::default() })).collect();
+        let tallied = keys.map(|key| (key, Tally::refund(Sums::ONE_CALL))).collect();
         Writes { tallied, ..Writes::default() }
     }
 

@@ -1,7 +1,7 @@
 //! The account as of a reply, as a fact: its body is JSON.
 
 use super::{Carried, KINDS, Marks, Once, Pin, SCOPES, Sums};
-use crate::fact::{Fact, Kept, Record, RecordKind, Room};
+use crate::fact::{Fact, Record, RecordKind, Retention, Room};
 use crate::identity::Hash;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -67,7 +67,7 @@ impl Record for Arc<Carried> {
 
 impl Fact for Arc<Carried> {
     const KIND: RecordKind = RecordKind::Account;
-    const KEPT: Kept = Kept::Value;
+    const RETENTION: Retention = Retention::Value;
     const ROOM: Room = Room::Bytes;
 
     fn size(&self) -> usize {

@@ -1,6 +1,6 @@
 //! A batch: everything that one request asks the state store, in one trip.
 
-use super::{AnyRecords, Fact, FactRules, Kept, RecordList, Records, Writes, records};
+use super::{AnyRecords, Fact, FactRules, RecordList, Records, Writes, records};
 use crate::account::Tally;
 use crate::identity::Hash;
 use crate::store::{Quota, Stop};
@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// See the file's head.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Batch {
     pub now: Now,
     /// The digest of the request, to recognise a repetition: it is marked as seen.
@@ -105,11 +105,11 @@ pub trait FactQuery: Any + Debug + Send + Sync {
     fn answer(&mut self, find: &mut dyn FnMut(&Hash) -> Option<AnyRecords>);
 
     /// Adds the records of these bodies, which the shared state store has under the key of this index. Where both know a
-    /// different record and one counts, it is the shared state store's, so that all replicas use the same. `news` gets what
-    /// this process is to keep of them. Returns how many bodies are invalid.
-    fn merge(&mut self, index: usize, bodies: &[Vec<u8>], news: &mut Writes) -> u64;
+    /// different record and one counts, it is the shared state store's, so that all replicas use the same. `replicated`
+    /// gets what this process is to keep of them. Returns how many bodies are invalid.
+    fn merge(&mut self, index: usize, bodies: &[Vec<u8>], replicated: &mut Writes) -> u64;
 
-    fn boxed(&self) -> Box<dyn FactQuery>;
+    fn clone_boxed(&self) -> Box<dyn FactQuery>;
 }
 
 #[derive(Clone, Debug)]
@@ -117,7 +117,7 @@ struct Query<F>(SmallVec<[(Hash, Option<Records<F>>); 2]>);
 
 impl<F: Fact> FactQuery for Query<F> {
     fn rules(&self) -> FactRules {
-        FactRules::of::<F>()
+        FactRules::new::<F>()
     }
 
     fn count(&self) -> usize {
@@ -134,10 +134,9 @@ impl<F: Fact> FactQuery for Query<F> {
         }
     }
 
-    fn merge(&mut self, index: usize, bodies: &[Vec<u8>], news: &mut Writes) -> u64 {
+    fn merge(&mut self, index: usize, bodies: &[Vec<u8>], replicated: &mut Writes) -> u64 {
         let (key, found) = &mut self.0[index];
         let own = found.clone().unwrap_or_default();
-        let is_list = matches!(F::KEPT, Kept::Last(_) | Kept::First(_));
         let mut all = RecordList::new();
         let mut unreadable = 0;
         for body in bodies {
@@ -146,7 +145,7 @@ impl<F: Fact> FactQuery for Query<F> {
                 continue;
             };
             if F::IS_REPLICATED && !own.contains(&record) {
-                news.add(*key, record.clone());
+                replicated.add(*key, record.clone());
             }
             record.add_to(&mut all);
         }
@@ -154,9 +153,9 @@ impl<F: Fact> FactQuery for Query<F> {
             return unreadable;
         }
         for record in own.iter() {
-            let counts = match is_list {
-                true => !all.contains(record),
-                false => record.prevails_over(&all[0]),
+            let counts = match F::RETENTION.is_single() {
+                true => record.prevails_over(&all[0]),
+                false => !all.contains(record),
             };
             if counts {
                 record.clone().add_to(&mut all);
@@ -166,25 +165,19 @@ impl<F: Fact> FactQuery for Query<F> {
         unreadable
     }
 
-    fn boxed(&self) -> Box<dyn FactQuery> {
+    fn clone_boxed(&self) -> Box<dyn FactQuery> {
         Box::new(self.clone())
     }
 }
 
-/// Those of this type, if any was asked for.
+/// The query for facts of this type, if there is one.
 fn query<F: Fact>(facts: &FactQueries) -> Option<&Query<F>> {
     facts.0.iter().find_map(|query| (&**query as &dyn Any).downcast_ref())
 }
 
-impl Clone for Batch {
+impl Clone for FactQueries {
     fn clone(&self) -> Self {
-        Self {
-            quotas: self.quotas.clone(),
-            sums: self.sums.clone(),
-            stops: self.stops.clone(),
-            facts: FactQueries(self.facts.0.iter().map(|query| query.boxed()).collect()),
-            ..*self
-        }
+        Self(self.0.iter().map(|query| query.clone_boxed()).collect())
     }
 }
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Writes {
     pub facts: NewFacts,
-    /// When what [`Kept::First`](super::Kept::First) keeps was seen, in ms since the epoch.
+    /// When what [`Retention::First`](super::Retention::First) keeps was seen, in ms since the epoch.
     pub seen_ms: u64,
     /// Calls of quotas that were handed out and that no reservation has counted.
     pub spent: Vec<QuotaCall>,
@@ -47,9 +47,9 @@ pub trait FactWrites: Any + Debug + Send + Sync {
     /// The size of all in bytes.
     fn size(&self) -> usize;
 
-    fn boxed(&self) -> Box<dyn FactWrites>;
+    fn clone_boxed(&self) -> Box<dyn FactWrites>;
 
-    /// Whether the other ones are the same records.
+    /// Whether `other` holds the same records.
     fn equals(&self, other: &dyn FactWrites) -> bool;
 }
 
@@ -62,7 +62,7 @@ impl PartialEq for NewFacts {
 
 impl Clone for NewFacts {
     fn clone(&self) -> Self {
-        Self(self.0.iter().map(|facts| facts.boxed()).collect())
+        Self(self.0.iter().map(|facts| facts.clone_boxed()).collect())
     }
 }
 
@@ -71,7 +71,7 @@ struct NewRecords<F>(SmallVec<[(Hash, F); 1]>);
 
 impl<F: Fact> FactWrites for NewRecords<F> {
     fn rules(&self) -> FactRules {
-        FactRules::of::<F>()
+        FactRules::new::<F>()
     }
 
     fn count(&self) -> usize {
@@ -98,7 +98,7 @@ impl<F: Fact> FactWrites for NewRecords<F> {
         self.0.iter().map(|(_, record)| size_of::<Hash>() + record.size()).sum()
     }
 
-    fn boxed(&self) -> Box<dyn FactWrites> {
+    fn clone_boxed(&self) -> Box<dyn FactWrites> {
         Box::new(self.clone())
     }
 
@@ -110,7 +110,7 @@ impl<F: Fact> FactWrites for NewRecords<F> {
 
 impl Writes {
     /// One fact.
-    pub fn of<F: Fact>(key: Hash, record: F) -> Self {
+    pub fn from_fact<F: Fact>(key: Hash, record: F) -> Self {
         let mut writes = Self::default();
         writes.add(key, record);
         writes
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn facts_are_kept_by_type_until_they_are_taken() {
-        let mut writes = Writes::of(Hash(1), Score(1));
+        let mut writes = Writes::from_fact(Hash(1), Score(1));
         writes.extend([(Hash(2), Score(2))]);
         assert_eq!(writes.clone().get::<Score>(), [(Hash(1), Score(1)), (Hash(2), Score(2))]);
         let facts = writes.facts().next().unwrap();

@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// What a caller has used, and may use.
 #[derive(Clone, Default)]
 pub struct Spent {
-    /// The uses of each quota, as the state store knows them.
+    /// The uses of each quota, as the state store knows them; empty once the request is open.
     pub(super) known: Vec<Vec<Use>>,
     /// Of each quota.
     pub(super) uses: Vec<QuotaUse>,

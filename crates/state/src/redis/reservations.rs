@@ -10,9 +10,9 @@ use super::{Redis, now_ms};
 use crate::cache::update;
 use crate::memory::{reserve_use, reserved_call, reserved_use};
 use crate::spent::{Change, Uses, times_of};
-use crate::tallies::{ONE_CALL, Part, sum};
+use crate::tallies::{Part, sum};
 use ::redis::{Pipeline, Value, pipe};
-use model::account::{Kind, Tally};
+use model::account::{Kind, Sums, Tally};
 use model::fact::{Batch, RecordKind};
 use model::identity::Hash;
 use model::store::{CallReservation, CallReservationResult, QuotaCall};
@@ -74,7 +74,7 @@ impl Redis {
                 )
             }
             CallReservation::Sum { key, .. } => {
-                let (before, after) = self.local.add_to_part(*key, &ONE_CALL);
+                let (before, after) = self.local.add_to_part(*key, &Tally::counted(Sums::ONE_CALL));
                 let own = before.map_or(0, |part| part.tally.used().get(Kind::Calls));
                 ReservationAttempt::Call {
                     own,
@@ -239,9 +239,8 @@ impl Redis {
 
     /// Takes one call out of this process's part of a sum.
     fn take_call_back(&self, key: Hash) {
-        let refund = Tally { refunded: ONE_CALL.sums, ..Tally::default() };
         let _in_order = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
-        let (before, after) = self.local.add_to_part(key, &refund);
+        let (before, after) = self.local.add_to_part(key, &Tally::refund(Sums::ONE_CALL));
         let grown = vec![Grown { key, before, after, at_ms: now_ms() }];
         self.queue_update(Update { grown, ..Update::default() });
     }

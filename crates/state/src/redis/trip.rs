@@ -9,7 +9,7 @@ use super::transaction::Transaction;
 use crate::spent::MOST_USES;
 use crate::tallies::Part;
 use ::redis::{FromRedisValue as _, Pipeline, Value, cmd, pipe};
-use model::fact::{Batch, FactQuery, Kept, Record, RecordKind, Writes};
+use model::fact::{Batch, FactQuery, Record, RecordKind, Retention, Writes};
 use model::identity::Hash;
 use model::uses::{MOST_TRIES, Use};
 
@@ -50,7 +50,7 @@ pub(super) struct Found {
 
 /// Whether each key of such facts holds one value.
 fn is_single(query: &dyn FactQuery) -> bool {
-    matches!(query.rules().kept, Kept::Value | Kept::Once)
+    query.rules().retention.is_single()
 }
 
 /// The keys of facts.
@@ -75,13 +75,13 @@ impl Trip<'_> {
         // Also what this process knows: another replica may have added something since.
         for query in batch.facts() {
             for about in keys(query) {
-                match query.rules().kept {
-                    Kept::Value | Kept::Once => {}
-                    Kept::Last(most) => {
+                match query.rules().retention {
+                    Retention::Value | Retention::Once => {}
+                    Retention::Last(most) => {
                         commands.cmd("LRANGE").arg(names.key(about)).arg(-(most as i64)).arg(-1);
                     }
                     // Sorted by the time at which each was first seen.
-                    Kept::First(most) => {
+                    Retention::First(most) => {
                         commands.cmd("ZRANGE").arg(names.key(about)).arg(0).arg(most as i64 - 1);
                     }
                 }

@@ -8,7 +8,7 @@ use super::trip::most_read;
 use crate::spent::{Change, MOST_USES};
 use crate::tallies::Part;
 use ::redis::{Pipeline, Value, pipe};
-use model::fact::{FactWrites, Kept, RecordKind, Writes};
+use model::fact::{FactWrites, RecordKind, Retention, Writes};
 use model::identity::Hash;
 use model::store_health::StoreOp;
 use model::uses::Use;
@@ -216,23 +216,23 @@ fn add_fact(names: &Names, facts: &dyn FactWrites, index: usize, seen_ms: u64, c
     let Some(body) = facts.body(index).filter(|_| ttl_ms > 0) else { return };
     let about = (rules.kind, facts.key(index));
     let (key, sealed) = (names.key(about), names.seals.seal_body(about, &body));
-    match rules.kept {
-        Kept::Value => {
+    match rules.retention {
+        Retention::Value => {
             commands.cmd("SET").arg(key).arg(sealed).arg("PX").arg(ttl_ms);
             return;
         }
-        Kept::Once => {
+        Retention::Once => {
             commands.cmd("SET").arg(key).arg(sealed).arg("NX").arg("PX").arg(ttl_ms);
             return;
         }
         // A record that is there already moves to the end.
-        Kept::Last(most) => {
+        Retention::Last(most) => {
             commands.cmd("LREM").arg(&key).arg(0).arg(&sealed);
             commands.cmd("RPUSH").arg(&key).arg(sealed);
             commands.cmd("LTRIM").arg(&key).arg(-(most as i64)).arg(-1);
         }
         // The time at which a record was seen first stays; beyond the bound the first ones do.
-        Kept::First(most) => {
+        Retention::First(most) => {
             commands.cmd("ZADD").arg(&key).arg("NX").arg(seen_ms).arg(sealed);
             commands.cmd("ZREMRANGEBYRANK").arg(&key).arg(most as i64).arg(-1);
         }

@@ -2,7 +2,7 @@
 
 use super::Confirmation;
 use crate::assembled::Assembled;
-use crate::fact::{Fact, Kept, Record, RecordKind, Room};
+use crate::fact::{Fact, Record, RecordKind, Retention, Room};
 use crate::plan::Extends;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -65,7 +65,7 @@ impl Record for Arc<Confirmation> {
 
 impl Fact for Arc<Confirmation> {
     const KIND: RecordKind = RecordKind::Question;
-    const KEPT: Kept = Kept::Once;
+    const RETENTION: Retention = Retention::Once;
     const ROOM: Room = Room::Bytes;
 
     fn size(&self) -> usize {

@@ -1,7 +1,7 @@
 //! Records written, read, and broken.
 
 use super::*;
-use crate::claims::Taken;
+use crate::claims::ClaimRecord;
 use crate::tallies::Part;
 use bytes::Bytes;
 use model::Stopped;
@@ -74,7 +74,7 @@ fn every_record_is_read_back_as_written_and_a_broken_one_is_refused() {
     comes_back(&round());
     comes_back(&Arc::new(question()));
     comes_back(&Arc::new(Confirmation { extends: [false, true, false], ..question() }));
-    comes_back(&Taken { request: Hash(3), at_ms: 9 });
+    comes_back(&ClaimRecord { request: Hash(3), at_ms: 9 });
     comes_back(&Overflow { messages: 40, history: Hash(4), most_chars: None });
     comes_back(&Overflow { messages: 40, history: Hash(4), most_chars: Some(900) });
     comes_back(&SeenMarker);
@@ -177,7 +177,7 @@ fn bodies_are_the_bytes_that_other_versions_read() {
     assert_eq!(text(&|| used.to_body()), format!("{one}{two}4 3 5 6"));
     let pinned = Pinned { tool: Hash(1), definition: Hash(2) };
     assert_eq!(text(&|| pinned.to_body()), format!("{one}{two}"));
-    assert_eq!(text(&|| Taken { request: Hash(1), at_ms: 5 }.to_body()), format!("{one}5"));
+    assert_eq!(text(&|| ClaimRecord { request: Hash(1), at_ms: 5 }.to_body()), format!("{one}5"));
     let stop = Stop { what: Stopped::Caller, id: "a".to_owned() };
     assert_eq!(text(&|| stop.to_body()), "pa");
     let asked = Confirmation { token: "T".to_owned(), calls: vec![Assembled::default()], ..question() };
