@@ -26,7 +26,7 @@
 use super::about::{About, Callable, list_tools};
 use super::pattern::Pattern;
 use super::texts::{OwnTexts, Text, Texts};
-use super::{ConfigError, Policy, RequestFacts};
+use super::{ConfigError, Policy, RequestView};
 use model::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
 use serde::Deserialize;
 use std::cmp::Reverse;
@@ -131,8 +131,11 @@ impl Policy for Allow {
         }
     }
 
-    fn open(&self, request: &RequestFacts<'_>, state: &mut Declared, plan: &mut Plan) {
-        let is_open = request.declares_elsewhere || request.declares_nameless || request.names.is_empty();
+    fn open(&self, request: &RequestView<'_>, state: &mut Declared, plan: &mut Plan) {
+        // A tool without a name of its own is one of the provider's or of an MCP server: its calls may have any name.
+        let declares_nameless = request.names.len() < request.transcript.tools().count();
+        let is_open =
+            request.transcript.request.declares_elsewhere || declares_nameless || request.names.is_empty();
         *state = Declared { names: Arc::clone(&request.names), are_all: !is_open };
         if self.hide {
             for name in state.names.iter().filter(|name| !self.callable.includes(name)) {

@@ -38,7 +38,7 @@ mod weight;
 use super::about::{About, list_keys};
 use super::pattern::{Pattern, all_concerns};
 use super::texts::{OwnTexts, Text, Texts};
-use super::{ConfigError, Policy, RequestFacts};
+use super::{ConfigError, Policy, RequestView};
 use limits::{Limit, Written};
 use model::identity::Domain;
 use model::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
@@ -125,7 +125,7 @@ impl Policy for Arguments {
         About { named_tools: list_keys("tools", &self.tools), ..About::default() }
     }
 
-    fn open(&self, request: &RequestFacts<'_>, state: &mut Declared, _plan: &mut Plan) {
+    fn open(&self, request: &RequestView<'_>, state: &mut Declared, _plan: &mut Plan) {
         state.0 = Arc::new(read_schemas(request, |parameters| self.schema(parameters, request)));
     }
 
@@ -184,9 +184,10 @@ impl Arguments {
         Verdict::Block(reason.about(issues(problems)))
     }
 
-    fn schema(&self, parameters: &[u8], request: &RequestFacts<'_>) -> Arc<Deferred> {
-        let key = request.key.hash(Domain::Schema, &[parameters, &[u8::from(self.strict)]]);
-        request.memo.derive(key, || Deferred::new(parameters, self.strict))
+    fn schema(&self, parameters: &[u8], request: &RequestView<'_>) -> Arc<Deferred> {
+        let key =
+            request.transcript.identity.key.hash(Domain::Schema, &[parameters, &[u8::from(self.strict)]]);
+        request.transcript.memo.derive(key, || Deferred::new(parameters, self.strict))
     }
 
     /// Whether arguments that only other programs can read are refused, since a rule depends on their values.
@@ -200,7 +201,7 @@ impl Arguments {
 }
 
 /// The schemas of the request's tools, each by `read`; of tools with one name that of the first.
-fn read_schemas(request: &RequestFacts<'_>, mut read: impl FnMut(&[u8]) -> Arc<Deferred>) -> Schemas {
+fn read_schemas(request: &RequestView<'_>, mut read: impl FnMut(&[u8]) -> Arc<Deferred>) -> Schemas {
     let mut schemas = Schemas::new();
     for tool in &request.tools {
         let Some(parameters) = tool.parameters.filter(|schema| schema.starts_with(b"{")) else { continue };

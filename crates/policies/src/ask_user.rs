@@ -35,7 +35,7 @@ use super::about::{About, NO_LIMITS, list_tools};
 use super::path::Path;
 use super::pattern::{Pattern, any_concerns, problem_of};
 use super::texts::{OwnTexts, Text, Texts};
-use super::{ConfigError, Policy, RequestFacts};
+use super::{ConfigError, Policy, RequestView};
 use ask::Asking;
 use model::outcome::Following;
 use model::plan::{Plan, Proposed, Verdict};
@@ -209,7 +209,7 @@ impl Policy for AskUser {
         About { named_tools: list_tools("searches", &self.config.searches), idle, ..About::default() }
     }
 
-    fn open(&self, request: &RequestFacts<'_>, state: &mut State, plan: &mut Plan) {
+    fn open(&self, request: &RequestView<'_>, state: &mut State, plan: &mut Plan) {
         if self.config.tool {
             state.asking.open(request, &self.declaration, plan);
         }

@@ -32,7 +32,7 @@ mod words;
 
 use super::about::{About, Accounting, NO_LIMITS};
 use super::texts::{Text, Texts};
-use super::{ConfigError, Policy, RequestFacts};
+use super::{ConfigError, Policy, RequestView};
 use model::account::{ALL_SCOPES, Account, KINDS, Kind, Marks, SCOPES, Scope, Sums};
 use model::plan::{
     CallEffect, Extends, Plan, Proposed, Reason, ReasonKind, Reservation, ReservationResult, Usage, Verdict,
@@ -133,10 +133,10 @@ impl Policy for Budget {
         }
     }
 
-    fn open(&self, request: &RequestFacts<'_>, used: &mut Used, _plan: &mut Plan) {
-        used.messages = request.messages;
+    fn open(&self, request: &RequestView<'_>, used: &mut Used, _plan: &mut Plan) {
+        used.messages = request.transcript.len();
         // It may be kept for others: it counts the calls of all choices, and the history those of one.
-        used.account = request.account.filter(|_| self.keeps_account()).cloned();
+        used.account = request.transcript.account.clone().filter(|_| self.keeps_account());
     }
 
     fn read(&self, event: &Event<'_>, used: &mut Used, plan: &mut Plan) {

@@ -30,7 +30,7 @@ use super::about::{About, list_tools};
 use super::context::{CLEARED, Context, ResultText, reaches};
 use super::pattern::Pattern;
 use super::texts::{OwnTexts, Text, Texts};
-use super::{ConfigError, Policy, RequestFacts};
+use super::{ConfigError, Policy, RequestView};
 use marker::{AGAIN, AGAIN_UNKNOWN, OF, Old, READABLE, SUMMARY_BEGINS, SUMMARY_ENDS, longest_note};
 use model::identity::Hash;
 pub use model::plan::work::step;
@@ -161,13 +161,13 @@ impl Policy for Compact {
         }
     }
 
-    fn open(&self, request: &RequestFacts<'_>, state: &mut State, plan: &mut Plan) {
+    fn open(&self, request: &RequestView<'_>, state: &mut State, plan: &mut Plan) {
         state.reader = plan.reader();
         state.context = Context::open(request);
-        state.window = request.context_window.unwrap_or(self.config.context_window).into();
-        state.overflowed = request.overflowed;
-        state.overflows = request.overflows.iter().rev().copied().collect();
-        let is_forced = request.overflowed || !request.overflows.is_empty();
+        state.window = request.transcript.context_window.unwrap_or(self.config.context_window).into();
+        state.overflowed = request.transcript.overflowed;
+        state.overflows = request.transcript.overflows.iter().rev().copied().collect();
+        let is_forced = request.transcript.overflowed || !request.transcript.overflows.is_empty();
         let summarises = self.config.style == Style::Summary;
         state.pinned = summarises.then(|| Pinned::open(request, &self.terms)).flatten();
         state.idle = !is_forced && request.fits(self.trigger(state) as u64);

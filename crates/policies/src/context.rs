@@ -10,7 +10,7 @@ mod measure;
 
 pub use measure::characters;
 
-use super::RequestFacts;
+use super::RequestView;
 use measure::Measure;
 pub use model::plan::work::step;
 use model::plan::{Gone, Plan, TakenIn};
@@ -62,7 +62,7 @@ impl ResultText {
 
 impl Context {
     /// The context with nothing in it but the declared tools.
-    pub fn open(request: &RequestFacts<'_>) -> Self {
+    pub fn open(request: &RequestView<'_>) -> Self {
         Self { total: request.tools_tokens, ..Self::default() }
     }
 

@@ -22,7 +22,8 @@
 use super::about::About;
 use super::instructions::{SCORE, scan};
 use super::texts::{OwnTexts, Text, Texts};
-use super::{ConfigError, DeclaredTool, FactKeys, Policy, RequestFacts};
+use super::{ConfigError, DeclaredTool, FactKeys, Policy, RequestView};
+use model::Transcript;
 use model::fact::{Answers, Batch, Ticket};
 use model::identity::{Domain, Hash};
 use model::names::{dispatch_form, qualified_form};
@@ -165,13 +166,19 @@ impl Policy for Definitions {
         state.pinned = answers.records(&state.ticket).into();
     }
 
-    fn open(&self, request: &RequestFacts<'_>, state: &mut State, plan: &mut Plan) {
+    fn open(&self, request: &RequestView<'_>, state: &mut State, plan: &mut Plan) {
         let (mut flags, pinned) = (Vec::new(), Arc::clone(&state.pinned));
         let tools = request.tools.iter().map(|tool| (tool, false));
-        for (tool, is_namespace) in tools.chain(request.namespaces.iter().map(|space| (space, true))) {
+        let namespaces = described_namespaces(request.transcript);
+        for (tool, is_namespace) in tools.chain(namespaces.iter().map(|space| (space, true))) {
             // A namespace may have the name of a tool.
             let name = if is_namespace { format!("{}.*", tool.name).into() } else { tool.name.clone() };
-            let declared = Declared::new(&name, tool.definition, request.key, request.memo);
+            let declared = Declared::new(
+                &name,
+                tool.definition,
+                &request.transcript.identity.key,
+                &*request.transcript.memo,
+            );
             let known = declared.among(&pinned);
             let is_full = pinned.len().max(plan.writes.get::<Pinned>().len()) >= MOST_PINS;
             let unpinned = declared.unpinned(&pinned);
@@ -235,13 +242,25 @@ impl Policy for Definitions {
     }
 }
 
+/// What the request says of namespaces and servers: their descriptions, which the model reads like those of tools.
+fn described_namespaces<'a>(transcript: &'a Transcript) -> Vec<DeclaredTool<'a>> {
+    let request = &transcript.request;
+    let own = request.tools.len()..request.tools.len() + request.namespaces.len();
+    let indexes = own.chain(transcript.tools().count() + request.namespaces.len()..);
+    let described = transcript.namespaces().zip(indexes).filter_map(|((space, body), at)| {
+        let definition = space.description.map_or(&b"null"[..], |text| text.quoted().of(body));
+        Some(DeclaredTool { name: space.full_name(body)?, at, definition, parameters: None })
+    });
+    described.collect()
+}
+
 /// Whether the definition carries instructions for the model, in any of its texts; from the cache if it was looked at
 /// before.
-fn has_instructions(tool: &DeclaredTool<'_>, request: &RequestFacts<'_>) -> bool {
+fn has_instructions(tool: &DeclaredTool<'_>, request: &RequestView<'_>) -> bool {
     // Names and texts as written: the scanner reads escapes.
     let find = || scan(&String::from_utf8_lossy(tool.definition)).score >= SCORE;
-    let key = request.key.hash(Domain::Definition, &[b"instructions", tool.definition]);
-    *request.memo.derive(key, find)
+    let key = request.transcript.identity.key.hash(Domain::Definition, &[b"instructions", tool.definition]);
+    *request.transcript.memo.derive(key, find)
 }
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ use super::path::Path;
 use super::pattern::{Pattern, any_concerns, any_fits, best_concern, problem_of};
 use super::period::Period;
 use super::texts::{OwnTexts, Text, Texts};
-use super::{ConfigError, Policy, RequestFacts};
+use super::{ConfigError, Policy, RequestView};
 use model::calls::Call;
 use model::identity::Hash;
 use model::message::Content;
@@ -265,7 +265,7 @@ impl Policy for Duplicates {
         About { named_tools, restricts_calls: true, idle, windows, ..About::default() }
     }
 
-    fn open(&self, request: &RequestFacts<'_>, past: &mut Past, _plan: &mut Plan) {
+    fn open(&self, request: &RequestView<'_>, past: &mut Past, _plan: &mut Plan) {
         if self.after_unknown == AfterUnknown::Verify {
             past.declared = request.tools.iter().map(|tool| tool.name.clone().into_owned()).collect();
         }

@@ -23,7 +23,7 @@
 use super::about::About;
 use super::context::{Context, reaches};
 use super::texts::{OwnTexts, Text, Texts};
-use super::{ConfigError, Policy, RequestFacts};
+use super::{ConfigError, Policy, RequestView};
 use model::Event;
 use model::plan::Plan;
 use serde::Deserialize;
@@ -135,15 +135,15 @@ impl Policy for History {
         About { edits_context: true, ..About::default() }
     }
 
-    fn open(&self, request: &RequestFacts<'_>, state: &mut State, _plan: &mut Plan) {
+    fn open(&self, request: &RequestView<'_>, state: &mut State, _plan: &mut Plan) {
         state.context = Context::open(request);
-        state.window = request.context_window.unwrap_or(self.config.context_window).into();
-        state.overflowed = request.overflowed;
-        state.overflows = request.overflows.iter().rev().copied().collect();
+        state.window = request.transcript.context_window.unwrap_or(self.config.context_window).into();
+        state.overflowed = request.transcript.overflowed;
+        state.overflows = request.transcript.overflows.iter().rev().copied().collect();
         let most_chars = self.config.max_chars;
         state.characters = (most_chars > 0).then(Context::by_characters);
-        let is_forced = request.overflowed || !request.overflows.is_empty();
-        let is_short = most_chars == 0 || request.most_chars as u64 <= most_chars;
+        let is_forced = request.transcript.overflowed || !request.transcript.overflows.is_empty();
+        let is_short = most_chars == 0 || request.transcript.most_bytes() as u64 <= most_chars;
         state.idle = !is_forced && is_short && request.fits(self.most(state).tokens);
     }
 

@@ -18,8 +18,9 @@
 
 use super::about::About;
 use super::texts::{OwnTexts, Text, Texts};
-use super::{ConfigError, FactKeys, Policy, RequestFacts};
+use super::{ConfigError, FactKeys, Policy, RequestView};
 use model::Stopped;
+use model::Transcript;
 use model::fact::{Answers, Batch};
 use model::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
 use model::store::Stop;
@@ -100,8 +101,8 @@ impl Policy for Kill {
         state.by_person = answers.stopped.is_some();
     }
 
-    fn open(&self, request: &RequestFacts<'_>, state: &mut State, plan: &mut Plan) {
-        state.is_stopped = state.by_person || self.stops(request);
+    fn open(&self, request: &RequestView<'_>, state: &mut State, plan: &mut Plan) {
+        state.is_stopped = state.by_person || self.stops(request.transcript);
         if state.is_stopped {
             plan.restrict_calls();
         }
@@ -120,13 +121,16 @@ const BLOCKED: Text =
     Text { key: "blocked", default: "The call was not run. {message}", placeholders: &["message"] };
 
 impl Kill {
-    fn stops(&self, request: &RequestFacts<'_>) -> bool {
+    fn stops(&self, transcript: &Transcript) -> bool {
         let Config { conversations, callers, .. } = &self.config;
+        let identity = &transcript.identity;
         let names = |name: &str| conversations.iter().any(|conversation| conversation == name);
         let is_caller = |caller: &String| {
-            request.tier == Some(caller) || caller.eq_ignore_ascii_case(&request.caller.to_hex())
+            transcript.tier.as_deref() == Some(caller)
+                || caller.eq_ignore_ascii_case(&identity.caller.to_hex())
         };
-        (!conversations.is_empty() && names(&request.conversation_id())) || callers.iter().any(is_caller)
+        (!conversations.is_empty() && names(&identity.conversation_id(transcript.conversation())))
+            || callers.iter().any(is_caller)
     }
 }
 

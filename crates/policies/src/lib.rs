@@ -65,7 +65,7 @@ use set::{Rule, RuleOf};
 use std::sync::Arc;
 use texts::Text;
 
-pub use request::{DeclaredTool, RequestFacts};
+pub use request::{DeclaredTool, RequestView};
 
 /// Every policy, in the order in which they speak: the first that objects to a call gives the reason.
 pub const REGISTRY: &[Entry] = &[
@@ -148,7 +148,7 @@ pub trait Policy: Sized + Send + Sync + 'static {
     fn receive(&self, _answers: &Answers, _state: &mut Self::State) {}
 
     /// Receives what the request declares, before the first event.
-    fn open(&self, _request: &RequestFacts<'_>, _state: &mut Self::State, _plan: &mut Plan) {}
+    fn open(&self, _request: &RequestView<'_>, _state: &mut Self::State, _plan: &mut Plan) {}
 
     /// Receives the next event; may edit that event through `plan`, and no other. A user's approval of calls begins no
     /// turn: that in which it was asked for goes on.

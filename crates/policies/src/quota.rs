@@ -41,7 +41,7 @@ use self::texts::{AWAY, BLOCKED, CLOSED, NOTICE, REFUSED};
 use super::about::{About, Accounting, Counted, NO_LIMITS, list_tools};
 use super::pattern::{Pattern, best_concern};
 use super::texts::{Text, Texts};
-use super::{ConfigError, FactKeys, Policy, RequestFacts};
+use super::{ConfigError, FactKeys, Policy, RequestView};
 use model::Event;
 use model::fact::{Answers, Batch};
 use model::identity::Hash;
@@ -116,19 +116,25 @@ impl Policy for Quota {
         spent.is_away = (answers.away || answers.unwritten) && self.store_away == StoreAway::Block;
     }
 
-    fn open(&self, request: &RequestFacts<'_>, spent: &mut Spent, _plan: &mut Plan) {
-        let key = if self.limits.is_empty() { Hash::default() } else { request.request_key() };
+    fn open(&self, request: &RequestView<'_>, spent: &mut Spent, _plan: &mut Plan) {
+        let key = if self.limits.is_empty() { Hash::default() } else { request.transcript.request_key() };
         let known = std::mem::take(&mut spent.known);
         let uses = self.limits.iter().enumerate().map(|(at, limit)| {
             let uses = known.get(at).map_or(&[][..], Vec::as_slice);
-            QuotaUse::new(limit.of_tier(request.tier), uses, key, request.now_ms)
+            QuotaUse::new(
+                limit.of_tier(request.transcript.tier.as_deref()),
+                uses,
+                key,
+                request.transcript.now_ms,
+            )
         });
         spent.uses = uses.collect();
-        (spent.key, spent.request) = (Some(request.key.clone()), key);
-        (spent.messages, spent.now_ms) = (request.messages, request.now_ms);
-        spent.account = request.account.filter(|_| self.notify > 0).cloned();
-        if self.exhausted == Exhausted::Reject && !request.declares_elsewhere {
-            let tools = request.tools.iter().map(|tool| self.used_up(&tool.name, spent, request.now_ms));
+        (spent.key, spent.request) = (Some(request.transcript.identity.key.clone()), key);
+        (spent.messages, spent.now_ms) = (request.transcript.len(), request.transcript.now_ms);
+        spent.account = request.transcript.account.clone().filter(|_| self.notify > 0);
+        if self.exhausted == Exhausted::Reject && !request.transcript.request.declares_elsewhere {
+            let tools =
+                request.tools.iter().map(|tool| self.used_up(&tool.name, spent, request.transcript.now_ms));
             // The first tool's reason, if there is one for each of them.
             spent.refusal = tools.reduce(|first, other| other.and(first)).flatten();
         }

@@ -29,7 +29,7 @@ mod search;
 
 use super::about::About;
 use super::texts::{OwnTexts, Text, Texts, described};
-use super::{ConfigError, Policy, RequestFacts};
+use super::{ConfigError, Policy, RequestView};
 use bytes::Bytes;
 use model::plan::{Frame, Plan, Proposed, Reason, ReasonKind, TextFacts, Usage, Verdict};
 use model::{Event, ToolResult};
@@ -171,7 +171,7 @@ impl Policy for ReadMore {
         About { edits_context: true, needs_cuts: true, ..About::default() }
     }
 
-    fn open(&self, request: &RequestFacts<'_>, state: &mut State, plan: &mut Plan) {
+    fn open(&self, request: &RequestView<'_>, state: &mut State, plan: &mut Plan) {
         let is_taken = request.tools.iter().any(|tool| tool.name == TOOL);
         state.on = request.takes_tools && request.cuts && !is_taken;
         if !state.on {

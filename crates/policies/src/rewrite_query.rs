@@ -30,7 +30,7 @@ mod splice;
 use super::about::{About, NO_TOOLS, list_tools};
 use super::pattern::{Pattern, any_concerns, problem_of};
 use super::texts::{OwnTexts, Text, Texts};
-use super::{ConfigError, Policy, RequestFacts};
+use super::{ConfigError, Policy, RequestView};
 use model::Event;
 use model::identity::Hash;
 use model::plan::{CallEffect, Plan, Proposed, Reworded, Verdict, rfc3339};
@@ -132,7 +132,7 @@ impl Policy for RewriteQuery {
         About { named_tools: list_tools("tools", &self.tools), model, idle, ..About::default() }
     }
 
-    fn open(&self, request: &RequestFacts<'_>, state: &mut State, _plan: &mut Plan) {
+    fn open(&self, request: &RequestView<'_>, state: &mut State, _plan: &mut Plan) {
         let searches = request.tools.iter().filter(|tool| any_concerns(&self.tools, &tool.name));
         state.shapes = Arc::new(Shapes::read(searches));
     }

@@ -9,7 +9,7 @@ pub use self::ruling::{Ruling, longest_wait};
 
 use super::about::{About, Accounting, Confirming, Counted, NamedTool};
 use super::pattern::{Pattern, best_concern};
-use super::{FactKeys, Policy, RequestFacts};
+use super::{FactKeys, Policy, RequestView};
 use model::fact::{Answers, Batch};
 use model::plan::{Change, Edit, ModelEndpoint, Plan, Proposed, Usage, Verdict};
 use model::{Event, Transcript};
@@ -32,7 +32,7 @@ pub trait Rule: Send + Sync {
 pub trait Fold: Send + Sync {
     fn name(&self) -> &'static str;
     fn receive(&mut self, answers: &Answers);
-    fn open(&mut self, request: &RequestFacts<'_>, plan: &mut Plan);
+    fn open(&mut self, request: &RequestView<'_>, plan: &mut Plan);
     fn read(&mut self, event: &Event<'_>, plan: &mut Plan);
     fn close(&self, plan: &mut Plan);
     fn judge(&self, call: &Proposed<'_>) -> Verdict;
@@ -92,7 +92,7 @@ impl<P: Policy> Fold for Running<P> {
         self.policy.receive(answers, &mut self.state);
     }
 
-    fn open(&mut self, request: &RequestFacts<'_>, plan: &mut Plan) {
+    fn open(&mut self, request: &RequestView<'_>, plan: &mut Plan) {
         self.policy.open(request, &mut self.state, plan);
     }
 
@@ -322,16 +322,16 @@ impl PolicySet {
     /// Folds the whole conversation: returns the plan, and a judge that knows the conversation. `asked`: the policies that
     /// have received what the state store knows.
     pub fn read_with(&self, transcript: &Transcript, asked: &AskingPolicies) -> (Plan, Judge) {
-        let facts = RequestFacts::of(transcript, self.abouts().any(|about| about.cuts_results));
+        let request = RequestView::new(transcript, self.abouts().any(|about| about.cuts_results));
         let mut plan = Plan::default();
         plan.order = transcript.order().clone();
-        plan.definition_tokens = facts.definition_tokens.tokens();
+        plan.definition_tokens = request.definition_tokens.tokens();
         let rules = self.rules.iter().enumerate();
         let mut folds: Folds =
             rules.map(|(nth, rule)| asked.fold(nth).unwrap_or_else(|| rule.start())).collect();
         for (fold, name) in folds.iter_mut().zip(self.names()) {
             plan.move_to(0, name);
-            fold.open(&facts, &mut plan);
+            fold.open(&request, &mut plan);
         }
         let approvals =
             transcript.account.as_ref().map_or([].as_slice(), |account| account.approvals.as_slice());
@@ -350,7 +350,7 @@ impl PolicySet {
             fold.close(&mut plan);
         }
         plan.hide_in_notices();
-        let judge = Judge::new(self, &facts, folds, &plan);
+        let judge = Judge::new(self, &request, folds, &plan);
         (plan, judge)
     }
 }

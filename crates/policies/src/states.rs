@@ -31,7 +31,7 @@ mod written;
 
 use super::about::About;
 use super::texts::{Text, Texts};
-use super::{ConfigError, Policy, RequestFacts};
+use super::{ConfigError, Policy, RequestView};
 use machine::{Happening, Machine, Position, Said};
 use model::Event;
 use model::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
@@ -87,7 +87,7 @@ impl Policy for States {
         }
     }
 
-    fn open(&self, request: &RequestFacts<'_>, state: &mut MachineState, _plan: &mut Plan) {
+    fn open(&self, request: &RequestView<'_>, state: &mut MachineState, _plan: &mut Plan) {
         if self.machine.restricts() {
             state.declared = request.tools.iter().map(|tool| tool.name.to_string()).collect();
         }

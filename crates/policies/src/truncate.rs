@@ -33,7 +33,7 @@ mod re_request;
 use super::about::{About, NO_LIMITS, list_keys};
 use super::pattern::{Pattern, best_match};
 use super::texts::{OwnTexts, Text, Texts};
-use super::{ConfigError, Policy, RequestFacts};
+use super::{ConfigError, Policy, RequestView};
 use cut::announce::{self, Wording};
 use cut::{Bounds, How, MIN_CHARS, blob};
 use earlier_results::{EarlierResults, REPEATED};
@@ -104,8 +104,11 @@ struct Room {
 }
 
 impl Room {
-    fn new(request: &RequestFacts<'_>) -> Self {
-        Self { window: request.context_window.map(u64::from), cuts: request.length_cuts.to_vec() }
+    fn new(request: &RequestView<'_>) -> Self {
+        Self {
+            window: request.transcript.context_window.map(u64::from),
+            cuts: request.transcript.length_cuts.to_vec(),
+        }
     }
 
     /// The most characters of `text`, of the message `index`, where it leaves no room for others. A text that alone is
@@ -187,7 +190,7 @@ impl Policy for Truncate {
         }
     }
 
-    fn open(&self, request: &RequestFacts<'_>, state: &mut State, plan: &mut Plan) {
+    fn open(&self, request: &RequestView<'_>, state: &mut State, plan: &mut Plan) {
         state.reader = plan.reader();
         state.room = Room::new(request);
     }

@@ -1,7 +1,7 @@
 //! The tool by which the model asks the user: its declaration, whether a question waits for its answer, and the verdict
 //! on its calls.
 
-use super::super::RequestFacts;
+use super::super::RequestView;
 use super::super::texts::{Text, Texts, described};
 use model::Event;
 use model::message::Content;
@@ -113,7 +113,7 @@ impl Asking {
     }
 
     /// Declares the tool, unless the client has one of that name.
-    pub(super) fn open(&mut self, request: &RequestFacts<'_>, declaration: &Arc<str>, plan: &mut Plan) {
+    pub(super) fn open(&mut self, request: &RequestView<'_>, declaration: &Arc<str>, plan: &mut Plan) {
         let is_taken = request.tools.iter().any(|tool| tool.name == TOOL);
         self.on = request.takes_tools && !is_taken;
         if !self.on {

@@ -3,7 +3,7 @@
 
 use super::super::endpoint;
 use super::super::period::Period;
-use super::super::{ConfigError, RequestFacts};
+use super::super::{ConfigError, RequestView};
 use super::marker::Old;
 use model::identity::{Domain, Hash, HashKey};
 use model::plan::{SummaryBlank, SummaryTerms, SummaryWanted};
@@ -105,10 +105,10 @@ pub(super) struct Pinned {
 
 impl Pinned {
     /// `None` where no summaries are kept.
-    pub(super) fn open(request: &RequestFacts<'_>, terms: &Arc<SummaryTerms>) -> Option<Self> {
-        let known = Arc::clone(request.summaries?);
-        let (key, terms) = (request.key.clone(), Arc::clone(terms));
-        Some(Self { known, key, caller: request.caller, terms, earlier: None })
+    pub(super) fn open(request: &RequestView<'_>, terms: &Arc<SummaryTerms>) -> Option<Self> {
+        let known = request.transcript.summaries.clone()?;
+        let (key, terms) = (request.transcript.identity.key.clone(), Arc::clone(terms));
+        Some(Self { known, key, caller: request.transcript.identity.caller, terms, earlier: None })
     }
 
     /// The name of `batch`: by whom and how it is asked for, after which batch, and every text. `None` where nothing

@@ -6,7 +6,7 @@ mod passed;
 mod readings;
 
 use super::{Fold, Folds, PolicySet, Ruling};
-use crate::RequestFacts;
+use crate::RequestView;
 use crate::about::Confirming;
 use model::account::SCOPES;
 use model::calls::canonical_hash;
@@ -59,17 +59,17 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// The judge of the reply to the request with these `facts`, which `folds` have read.
-    pub(super) fn new(set: &PolicySet, facts: &RequestFacts<'_>, folds: Folds, plan: &Plan) -> Self {
+    /// The judge of the reply to the request `request`, which `folds` have read.
+    pub(super) fn new(set: &PolicySet, request: &RequestView<'_>, folds: Folds, plan: &Plan) -> Self {
         let place = |policy: &str| set.names().position(|name| name == policy);
         Self {
             folds,
             choices: Vec::new(),
-            key: facts.key.clone(),
-            declared: Arc::clone(&facts.names),
+            key: request.transcript.identity.key.clone(),
+            declared: Arc::clone(&request.names),
             names: OnceLock::new(),
-            declares_elsewhere: facts.declares_elsewhere,
-            hosts_shell: facts.hosts_shell,
+            declares_elsewhere: request.transcript.request.declares_elsewhere,
+            hosts_shell: request.transcript.request.hosts_shell,
             own: plan.own_tools().filter_map(|(name, policy)| Some((name, place(policy)?))).collect(),
             confirming: set.confirming.clone(),
             waits_for_others: set.model_endpoints().next().is_some() || set.runs_tools(),
