@@ -31,7 +31,7 @@ pub fn run(input: &[u8]) -> bool {
     let profile = config.profiles.of_model("gpt-4.1");
     let policies = config.policies_of(profile);
     for name in policies.names() {
-        policies.diagram(name);
+        policies.explanation(name);
     }
     let (plan, mut judge) = policies.read(&transcript);
     assert_eq!(plan, again.policies_of(again.profiles.of_model("gpt-4.1")).read(&transcript).0);

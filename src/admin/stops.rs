@@ -37,11 +37,11 @@ impl StopScope {
         let profiles = profiles.map(|profile| (Some(profile.name.to_string()), &profile.policies));
         let sets: Vec<_> = std::iter::once((None, &config.policies)).chain(profiles).collect();
         let off = match config.mode {
-            Mode::Enforce if sets.iter().any(|(_, policies)| policies.heeds_stops()) => None,
+            Mode::Enforce if sets.iter().any(|(_, policies)| policies.obeys_stops()) => None,
             Mode::Enforce => Some("the policy that blocks the calls of what is stopped (kill) is off"),
             Mode::Observe | Mode::Off => Some("mode is not \"enforce\""),
         };
-        let except = sets.into_iter().filter(|(_, policies)| !policies.heeds_stops());
+        let except = sets.into_iter().filter(|(_, policies)| !policies.obeys_stops());
         Self { off, except: except.map(|(name, _)| name).collect() }
     }
 }

@@ -87,7 +87,7 @@ fn good_report(name: &str, config: &Config, registry: &[policies::Entry]) -> Str
         let scope = entry.and_then(|entry| entry.scope);
         let scope = scope.map_or_else(String::new, |scope| format!("\n    acts on: {scope}"));
         put_policy(&mut report, &format!("{name}: {summary}{scope}"), settings);
-        put_effects(&mut report, &config.policies, name);
+        put_explanation(&mut report, &config.policies, name);
     }
     let on: Vec<&str> = config.policies.names().collect();
     if on.is_empty() {
@@ -101,7 +101,7 @@ fn good_report(name: &str, config: &Config, registry: &[policies::Entry]) -> Str
         put(&mut report, format_args!("\nProfile {}, {}:\n", profile.name, taken_by(config, profile)));
         for (name, settings) in profile.policy_settings() {
             put_policy(&mut report, name, &settings);
-            put_effects(&mut report, &profile.policies, name);
+            put_explanation(&mut report, &profile.policies, name);
         }
         let on: Vec<&str> = profile.policies.names().collect();
         put(&mut report, format_args!("\n  All that are on: {}\n", or_none(&on)));
@@ -131,11 +131,12 @@ fn put_policy(report: &mut String, title: &str, settings: &[String]) {
 }
 
 /// What the settings of a policy amount to: in sentences, and as a drawing.
-fn put_effects(report: &mut String, policies: &PolicySet, name: &str) {
-    for effect in policies.effects(name) {
-        put(report, format_args!("    -> {effect}\n"));
+fn put_explanation(report: &mut String, policies: &PolicySet, name: &str) {
+    let Some(explanation) = policies.explanation(name) else { return };
+    for sentence in &explanation.sentences {
+        put(report, format_args!("    -> {sentence}\n"));
     }
-    for line in policies.diagram(name).iter().flat_map(|diagram| diagram.lines()) {
+    for line in explanation.diagram.iter().flat_map(|diagram| diagram.lines()) {
         put(report, format_args!("    {line}\n"));
     }
 }

@@ -13,7 +13,7 @@ use model::record::{Consent, Verdict};
 use model::released::Release;
 use model::store::CallReservationResult;
 use model::uses::Use;
-use policies::about::About;
+use policies::about::{About, EngineService};
 use policies::set::{PolicySet, RuleOf};
 use policies::{ConfigError, Policy};
 
@@ -212,7 +212,7 @@ impl Policy for Executes {
     }
 
     fn about(&self) -> About {
-        About { runs_tools: true, ..About::default() }
+        About { engine: vec![EngineService::RunTools], ..About::default() }
     }
 
     fn judge(&self, call: &Proposed<'_>, _state: &()) -> model::plan::Verdict {

@@ -19,50 +19,91 @@ pub struct About {
     /// It decides which tools may be called at all: a call that none of these policies has judged must not reach the
     /// client. Policies that only limit how often or how much (budgets, rates, loops) leave it off.
     pub restricts_calls: bool,
-    /// It acts on what a person has stopped: only then is it looked up.
-    pub heeds_stops: bool,
     /// It changes what the model is shown of the conversation, to make it smaller or safer: such policies leave the
     /// conversations alone that are held out for comparison.
     pub edits_context: bool,
-    /// It may shorten or clear what tools have given.
-    pub cuts_results: bool,
-    /// It is of use only where streams report their usage: with `ask_usage = "auto"` they are asked for it.
-    pub needs_usage: bool,
-    /// How a person is asked about calls that need an approval, whichever policy wants it.
-    pub approvals: Option<Confirming>,
-    /// How long calls of one client request may be held, in ms, until they are allowed: see
-    /// [`CallEffect::Sleep`](model::plan::CallEffect::Sleep).
-    pub longest_wait_ms: u64,
     /// How long it needs the state store to keep a fact: each key with the time it says, in ms.
     pub windows: Vec<(String, u64)>,
-    /// What is to be counted for it, for each caller over all conversations.
-    pub quotas: Vec<Counted>,
-    /// It has calls counted before they are handed out: see [`CallEffect::Reserve`](model::plan::CallEffect::Reserve).
-    pub reserves_calls: bool,
-    /// What must be known of the conversation's account, where anything must.
-    pub accounting: Option<Accounting>,
-    /// Where another model is asked for summaries.
-    pub summaries: Option<ModelEndpoint>,
-    /// Where another model is asked about calls.
-    pub model: Option<ModelEndpoint>,
-    /// toolrein runs tools for it: see [`CallEffect::CallTool`](model::plan::CallEffect::CallTool).
-    pub runs_tools: bool,
+    /// What it does that others depend on.
+    pub services: Vec<Service>,
+    /// What it needs another policy for.
+    pub needs: Vec<Need>,
+    /// What the engine does for it.
+    pub engine: Vec<EngineService>,
     /// Why it never acts with these settings, where that is so: a clause.
     pub idle: Option<&'static str>,
+    pub explanation: Explanation,
+}
+
+/// What a policy does that other policies, or people, depend on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Service {
+    /// It may shorten or clear what tools have given.
+    CutResults,
     /// It flags results that seem to carry instructions for the model.
-    pub flags_results: bool,
-    /// It acts only after a result that was flagged.
-    pub needs_flags: bool,
+    FlagResults,
+    /// It has a person asked about calls that need an approval, whichever policy wants it, in this way.
+    AskPeople(Arc<Confirming>),
+    /// It acts on what a person has stopped.
+    ObeyStops,
+}
+
+/// What a policy needs another policy for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
     /// It acts only where results are shortened or cleared.
-    pub needs_cuts: bool,
-    /// It wants a person asked about calls, and leaves the asking to another policy.
-    pub wants_approvals: bool,
-    /// The key whose value needs a person to be asked, where one does: without that it could not work.
-    pub needs_approvals: Option<&'static str>,
-    /// What the settings amount to as a drawing in Mermaid, where that is easier to see than to read.
+    CutResults,
+    /// It acts only after a result that was flagged.
+    FlaggedResults,
+    /// It wants a person asked about calls. `key`: the key whose value cannot work otherwise, if there is one.
+    Approvals { key: Option<&'static str> },
+}
+
+impl Need {
+    /// Why a policy with this need never acts if no policy gives the `services`; `None`: it acts.
+    pub(super) fn idle<'a>(self, mut services: impl Iterator<Item = &'a Service>) -> Option<&'static str> {
+        let (is_given, lacking) = match self {
+            Self::CutResults => (
+                services.any(|service| matches!(service, Service::CutResults)),
+                "no policy that is on shortens or clears results",
+            ),
+            Self::FlaggedResults => (
+                services.any(|service| matches!(service, Service::FlagResults)),
+                "no policy that is on flags results; policy.injection does",
+            ),
+            // Without an approval it blocks.
+            Self::Approvals { .. } => return None,
+        };
+        (!is_given).then_some(lacking)
+    }
+}
+
+/// What the engine does for a policy, and is prepared for only where a policy wants it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EngineService {
+    /// Calls of one client request are held at most so many ms in all, until they are allowed: see
+    /// [`CallEffect::Sleep`](model::plan::CallEffect::Sleep).
+    HoldCalls { most_ms: u64 },
+    /// Calls are counted before they are handed out: see [`CallEffect::Reserve`](model::plan::CallEffect::Reserve).
+    ReserveCalls,
+    /// Calls are counted for each caller over all conversations.
+    CountCalls(Counted),
+    /// Tools are run: see [`CallEffect::CallTool`](model::plan::CallEffect::CallTool).
+    RunTools,
+    /// Another model is asked about calls.
+    AskModel(ModelEndpoint),
+    /// Another model is asked for summaries.
+    Summarise(ModelEndpoint),
+    /// The conversation's account is kept.
+    KeepAccount(Accounting),
+}
+
+/// What the settings amount to, where the keys alone do not say it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Explanation {
+    pub sentences: Vec<String>,
+    /// A drawing in Mermaid, where that is easier to read.
     pub diagram: Option<String>,
-    /// What the settings amount to, one sentence each, where the keys alone do not say it.
-    pub effects: Vec<String>,
 }
 
 /// A name or pattern of tools in a policy's settings.
@@ -118,7 +159,8 @@ impl Callable {
 /// What a policy needs of the account of a conversation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Accounting {
-    /// Tokens, or what they cost.
+    /// Tokens, or what they cost. Of use only where streams report their usage: with `ask_usage = "auto"` they are
+    /// asked for it.
     pub tokens: bool,
     /// What they cost.
     pub spend: bool,

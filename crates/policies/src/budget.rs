@@ -30,7 +30,7 @@
 mod settings;
 mod words;
 
-use super::about::{About, Accounting, NO_LIMITS};
+use super::about::{About, Accounting, EngineService, Explanation, NO_LIMITS, Need};
 use super::texts::{Text, Texts};
 use super::{ConfigError, Policy, RequestView};
 use model::account::{ALL_SCOPES, Account, KINDS, Kind, Marks, SCOPES, Scope, Sums};
@@ -118,17 +118,16 @@ impl Policy for Budget {
         let spend = sum(Kind::Nanodollars);
         let tokens = spend || sum(Kind::Tokens);
         let day = self.limits[Scope::Day as usize] != Sums::default();
-        let is_kept = self.keeps_account();
+        let reserves = self.limits[1..].iter().any(|limits| limits.get(Kind::Calls) > 0);
         let is_ahead = |limits: &Sums| COUNTED_AHEAD.iter().any(|kind| limits.get(*kind) > 0);
         let ahead = self.limits[1..].iter().any(is_ahead);
+        let account = Accounting { tokens, spend, day, ahead };
+        let account = self.keeps_account().then_some(EngineService::KeepAccount(account)).into_iter();
         About {
-            accounting: is_kept.then_some(Accounting { tokens, spend, day, ahead }),
-            needs_usage: tokens,
-            reserves_calls: self.limits[1..].iter().any(|limits| limits.get(Kind::Calls) > 0),
-            wants_approvals: asks,
-            needs_approvals: asks.then_some("exhausted"),
+            needs: asks.then_some(Need::Approvals { key: Some("exhausted") }).into_iter().collect(),
+            engine: account.chain(reserves.then_some(EngineService::ReserveCalls)).collect(),
             idle: self.limits.iter().all(|limits| *limits == Sums::default()).then_some(NO_LIMITS),
-            effects: self.effects(),
+            explanation: Explanation { sentences: self.effects(), diagram: None },
             ..About::default()
         }
     }

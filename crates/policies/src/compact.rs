@@ -26,7 +26,7 @@
 mod marker;
 mod summary;
 
-use super::about::{About, list_tools};
+use super::about::{About, EngineService, Service, list_tools};
 use super::context::{CLEARED, Context, ResultText, reaches};
 use super::pattern::Pattern;
 use super::texts::{OwnTexts, Text, Texts};
@@ -152,11 +152,15 @@ impl Policy for Compact {
     }
 
     fn about(&self) -> About {
+        let summarises = self.config.style == Style::Summary;
         About {
             named_tools: list_tools("exempt", &self.config.exempt),
             edits_context: true,
-            cuts_results: true,
-            summaries: (self.config.style == Style::Summary).then(|| self.terms.endpoint.clone()),
+            services: vec![Service::CutResults],
+            engine: summarises
+                .then(|| EngineService::Summarise(self.terms.endpoint.clone()))
+                .into_iter()
+                .collect(),
             ..About::default()
         }
     }

@@ -32,7 +32,7 @@
 
 mod webhook;
 
-use super::about::{About, ApprovalForm, Confirming, NO_TOOLS, list_keys, list_tools};
+use super::about::{About, ApprovalForm, Confirming, NO_TOOLS, Service, list_keys, list_tools};
 use super::approvals::{TEXTS, checked};
 use super::conditions::{Condition, Written, certain_values, is_certain};
 use super::path::Path;
@@ -56,7 +56,7 @@ pub struct Confirm {
     tools: Vec<(Pattern, Needs)>,
     /// In which arguments calls are equal, by name or pattern.
     keys: Vec<(Pattern, Vec<Path>)>,
-    confirming: Confirming,
+    confirming: Arc<Confirming>,
 }
 
 /// The calls of the conversation whose approvals hold for equal ones.
@@ -213,7 +213,7 @@ impl Policy for Confirm {
             max_chars: config.max_chars,
             texts,
         };
-        Ok(Self { tools, keys, confirming })
+        Ok(Self { tools, keys, confirming: Arc::new(confirming) })
     }
 
     fn about(&self) -> About {
@@ -232,7 +232,7 @@ impl Policy for Confirm {
             .concat(),
             restricts_calls: true,
             idle: self.tools.is_empty().then_some(NO_TOOLS),
-            approvals: Some(self.confirming.clone()),
+            services: vec![Service::AskPeople(Arc::clone(&self.confirming))],
             windows: vec![("expires".to_owned(), self.confirming.expires_ms)],
             ..About::default()
         }
@@ -345,6 +345,7 @@ mod tests {
     use super::super::cases::{Conversation, policy};
     use super::super::scenario::problem;
     use super::*;
+    use crate::set::PolicySet;
 
     #[test]
     fn calls_of_the_listed_tools_need_an_approval_and_others_do_not() {
@@ -362,17 +363,19 @@ mod tests {
     #[test]
     fn approval_words_are_compared_without_case_and_outer_white_space() {
         let rule = policy::<Confirm>("words = [\" Go Ahead \"]\nexpires = \"90s\"\nmax_chars = 9");
-        let confirming = rule.about().approvals.clone().unwrap();
+        let set = PolicySet::new(vec![rule]);
+        let confirming = set.confirming().unwrap();
         let words = vec!["go ahead".into()];
         let expected = Confirming { words, expires_ms: 90_000, max_chars: 9, ..Confirming::default() };
-        assert_eq!(confirming, expected);
+        assert_eq!(**confirming, expected);
     }
 
     #[test]
     fn held_calls_are_judged_with_their_arguments_and_wait_for_the_configured_time() {
         for (table, hold_ms) in [("", 120_000), ("hold = \"5s\"", 5_000)] {
             let rule = policy::<Confirm>(&format!("tools = [\"pay\"]\nform = \"held\"\n{table}"));
-            assert_eq!(rule.about().approvals.as_ref().unwrap().hold_ms(), Some(hold_ms));
+            let set = PolicySet::new(vec![Arc::clone(&rule)]);
+            assert_eq!(set.confirming().unwrap().hold_ms(), Some(hold_ms));
             let mut conversation = Conversation::new(&rule);
             assert!(conversation.needs_arguments("pay") && !conversation.needs_arguments("search"));
             let reason = conversation.judge("pay", "{}", 0).objections.remove(0).1;

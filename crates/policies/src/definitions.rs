@@ -19,7 +19,7 @@
 //! description reaches the model after a line that says that it has changed; with `on_change = "block"` no call of `add`
 //! runs.
 
-use super::about::About;
+use super::about::{About, Need};
 use super::instructions::{SCORE, scan};
 use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, DeclaredTool, FactKeys, Policy, RequestView};
@@ -151,10 +151,9 @@ impl Policy for Definitions {
     }
 
     fn about(&self) -> About {
-        About {
-            wants_approvals: [self.on_change, self.on_instructions].contains(&Action::Ask),
-            ..About::default()
-        }
+        let asks = [self.on_change, self.on_instructions].contains(&Action::Ask);
+        let needs = asks.then_some(Need::Approvals { key: None }).into_iter().collect();
+        About { needs, ..About::default() }
     }
 
     fn ask(&self, request: &FactKeys<'_>, batch: &mut Batch) -> Option<State> {

@@ -16,7 +16,7 @@
 //! With `conversations = ["7f3a"]` the next call in a request with `x-toolrein-conversation: 7f3a` is blocked with
 //! `STOPPED`, and the client gets the model's answer in text.
 
-use super::about::About;
+use super::about::{About, Service};
 use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, FactKeys, Policy, RequestView};
 use model::Stopped;
@@ -85,7 +85,7 @@ impl Policy for Kill {
     }
 
     fn about(&self) -> About {
-        About { heeds_stops: true, ..About::default() }
+        About { services: vec![Service::ObeyStops], ..About::default() }
     }
 
     fn ask(&self, request: &FactKeys<'_>, batch: &mut Batch) -> Option<State> {

@@ -38,7 +38,7 @@ pub use self::settings::Config;
 use self::settings::{Exhausted, Limit, StoreAway};
 use self::spent::{QuotaUse, Spent};
 use self::texts::{AWAY, BLOCKED, CLOSED, NOTICE, REFUSED};
-use super::about::{About, Accounting, Counted, NO_LIMITS, list_tools};
+use super::about::{About, Accounting, Counted, EngineService, NO_LIMITS, list_tools};
 use super::pattern::{Pattern, best_concern};
 use super::texts::{Text, Texts};
 use super::{ConfigError, FactKeys, Policy, RequestView};
@@ -95,12 +95,14 @@ impl Policy for Quota {
             tiers: limit.tiers.keys().cloned().collect(),
         });
         let idle = self.limits.is_empty().then_some(NO_LIMITS);
+        let reserves = idle.is_none().then_some(EngineService::ReserveCalls);
+        // The store keeps its notices there.
+        let account =
+            (self.notify > 0 && idle.is_none()).then(|| EngineService::KeepAccount(Accounting::default()));
+        let counted = counted.map(EngineService::CountCalls);
         About {
             named_tools,
-            quotas: counted.collect(),
-            reserves_calls: idle.is_none(),
-            // The store keeps its notices there.
-            accounting: (self.notify > 0 && idle.is_none()).then(Accounting::default),
+            engine: counted.chain(reserves).chain(account).collect(),
             idle,
             ..About::default()
         }

@@ -20,7 +20,7 @@
 //! With `weather = { calls = 3, per = "60s" }` the fourth call within a minute is blocked with
 //! `RATE_LIMIT`, `used = 3`, `limit = 3`, `window_ms = 60000` and the wait in `retry_after_ms`.
 
-use super::about::{About, NO_LIMITS, list_keys};
+use super::about::{About, EngineService, NO_LIMITS, list_keys};
 use super::pattern::{Pattern, all_concerns};
 use super::period::Period;
 use super::texts::{OwnTexts, Text, Texts};
@@ -131,14 +131,16 @@ impl Policy for RateLimit {
     fn about(&self) -> About {
         let mut limits = self.default.iter().chain(self.tools.iter().map(|(_, limit)| limit));
         let idle = (!limits.any(|limit| limit.calls > 0)).then_some(NO_LIMITS);
-        let longest_wait_ms = self.wait_ms;
         let default = self.default.iter().map(|limit| ("default.per".to_owned(), limit));
         let named = self.tools.iter().map(|(tool, limit)| (format!("tools.{}.per", tool.as_str()), limit));
         let windows = default.chain(named).map(|(key, limit)| (key, limit.per.millis())).collect();
         About {
             named_tools: list_keys("tools", &self.tools),
             idle,
-            longest_wait_ms,
+            engine: (self.wait_ms > 0)
+                .then_some(EngineService::HoldCalls { most_ms: self.wait_ms })
+                .into_iter()
+                .collect(),
             windows,
             ..About::default()
         }

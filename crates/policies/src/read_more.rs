@@ -27,7 +27,7 @@ mod found;
 mod read_request;
 mod search;
 
-use super::about::About;
+use super::about::{About, Need};
 use super::texts::{OwnTexts, Text, Texts, described};
 use super::{ConfigError, Policy, RequestView};
 use bytes::Bytes;
@@ -168,7 +168,7 @@ impl Policy for ReadMore {
     }
 
     fn about(&self) -> About {
-        About { edits_context: true, needs_cuts: true, ..About::default() }
+        About { edits_context: true, needs: vec![Need::CutResults], ..About::default() }
     }
 
     fn open(&self, request: &RequestView<'_>, state: &mut State, plan: &mut Plan) {

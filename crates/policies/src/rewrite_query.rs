@@ -27,7 +27,7 @@ mod recency;
 mod shortener;
 mod splice;
 
-use super::about::{About, NO_TOOLS, list_tools};
+use super::about::{About, EngineService, NO_TOOLS, list_tools};
 use super::pattern::{Pattern, any_concerns, problem_of};
 use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy, RequestView};
@@ -128,8 +128,8 @@ impl Policy for RewriteQuery {
         } else {
             does_nothing.then_some("year, fillers and model are all off")
         };
-        let model = self.model.as_ref().map(Model::endpoint);
-        About { named_tools: list_tools("tools", &self.tools), model, idle, ..About::default() }
+        let engine = self.model.iter().map(|model| EngineService::AskModel(model.endpoint())).collect();
+        About { named_tools: list_tools("tools", &self.tools), engine, idle, ..About::default() }
     }
 
     fn open(&self, request: &RequestView<'_>, state: &mut State, _plan: &mut Plan) {

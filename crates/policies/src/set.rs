@@ -7,7 +7,9 @@ mod ruling;
 pub use self::judge::Judge;
 pub use self::ruling::{Ruling, longest_wait};
 
-use super::about::{About, Accounting, Confirming, Counted, NamedTool};
+use super::about::{
+    About, Accounting, Confirming, Counted, EngineService, Explanation, NamedTool, Need, Service,
+};
 use super::pattern::{Pattern, best_concern};
 use super::{FactKeys, Policy, RequestView};
 use model::fact::{Answers, Batch};
@@ -161,10 +163,23 @@ impl Default for PolicySet {
 impl PolicySet {
     /// A set of `rules`, which must be in registry order.
     pub fn new(rules: Vec<Arc<dyn Rule>>) -> Self {
-        let confirming = rules.iter().find_map(|rule| rule.about().approvals.clone()).map(Arc::new);
-        let accounting = accounting_of(&rules, confirming.as_deref());
-        let longest_wait_ms = rules.iter().map(|rule| rule.about().longest_wait_ms).max().unwrap_or(0);
-        let counted: Arc<[Counted]> = rules.iter().flat_map(|rule| rule.about().quotas.clone()).collect();
+        let abouts = || rules.iter().map(|rule| rule.about());
+        let confirming = abouts().flat_map(|about| &about.services).find_map(|service| match service {
+            Service::AskPeople(confirming) => Some(Arc::clone(confirming)),
+            _ => None,
+        });
+        let engine = || abouts().flat_map(|about| &about.engine);
+        let accounting = accounting_of(engine(), confirming.as_deref());
+        let longest_wait_ms = engine().map(|service| match service {
+            EngineService::HoldCalls { most_ms } => *most_ms,
+            _ => 0,
+        });
+        let longest_wait_ms = longest_wait_ms.max().unwrap_or(0);
+        let counted = engine().filter_map(|service| match service {
+            EngineService::CountCalls(counted) => Some(counted.clone()),
+            _ => None,
+        });
+        let counted: Arc<[Counted]> = counted.collect();
         let places = counted.iter().enumerate();
         let counts =
             places.flat_map(|(at, it)| it.tools.iter().map(move |tool| (tool.clone(), at))).collect();
@@ -174,6 +189,18 @@ impl PolicySet {
 
     fn abouts(&self) -> impl Iterator<Item = &About> {
         self.rules.iter().map(|rule| rule.about())
+    }
+
+    fn services(&self) -> impl Iterator<Item = &Service> {
+        self.abouts().flat_map(|about| &about.services)
+    }
+
+    fn needs(&self) -> impl Iterator<Item = (&'static str, Need)> {
+        self.rules.iter().flat_map(|rule| rule.about().needs.iter().map(|need| (rule.name(), *need)))
+    }
+
+    fn engine_services(&self) -> impl Iterator<Item = (&'static str, &EngineService)> {
+        self.rules.iter().flat_map(|rule| rule.about().engine.iter().map(|service| (rule.name(), service)))
     }
 
     /// What is to be counted for each caller.
@@ -199,22 +226,28 @@ impl PolicySet {
 
     /// Where other models are asked for summaries.
     pub fn summary_endpoints(&self) -> impl Iterator<Item = ModelEndpoint> + '_ {
-        self.abouts().filter_map(|about| about.summaries.clone())
+        self.engine_services().filter_map(|(_, service)| match service {
+            EngineService::Summarise(endpoint) => Some(endpoint.clone()),
+            _ => None,
+        })
     }
 
     /// Where other models are asked about calls, with the policy that asks.
     pub fn model_endpoints(&self) -> impl Iterator<Item = (&'static str, ModelEndpoint)> + '_ {
-        self.rules.iter().filter_map(|rule| Some((rule.name(), rule.about().model.clone()?)))
+        self.engine_services().filter_map(|(policy, service)| match service {
+            EngineService::AskModel(endpoint) => Some((policy, endpoint.clone())),
+            _ => None,
+        })
     }
 
     /// Whether toolrein runs tools for a policy.
     pub fn runs_tools(&self) -> bool {
-        self.rules.iter().any(|rule| rule.about().runs_tools)
+        self.engine_services().any(|(_, service)| *service == EngineService::RunTools)
     }
 
-    /// Whether a limit over several conversations may count calls: see [`About::reserves_calls`].
+    /// Whether a limit over several conversations may count calls.
     pub fn reserves_calls(&self) -> bool {
-        self.abouts().any(|about| about.reserves_calls)
+        self.engine_services().any(|(_, service)| *service == EngineService::ReserveCalls)
     }
 
     /// The names of the enabled policies.
@@ -236,13 +269,13 @@ impl PolicySet {
     }
 
     /// Whether any policy acts on what a person has stopped.
-    pub fn heeds_stops(&self) -> bool {
-        self.abouts().any(|about| about.heeds_stops)
+    pub fn obeys_stops(&self) -> bool {
+        self.services().any(|service| *service == Service::ObeyStops)
     }
 
     /// Whether any policy needs streams to report their usage.
     pub fn needs_usage(&self) -> bool {
-        self.abouts().any(|about| about.needs_usage)
+        self.accounting.is_some_and(|accounting| accounting.tokens)
     }
 
     /// Whether `plan` changes what the model is shown of the conversation's own texts.
@@ -268,17 +301,13 @@ impl PolicySet {
 
     /// The policies that never act, one sentence each: with these settings, or without another policy.
     pub fn idle(&self) -> Vec<String> {
-        let any = |is: fn(&About) -> bool| self.abouts().any(is);
-        let wants_approvals = any(|about| about.wants_approvals);
-        let why = |about: &About| match about {
-            About { approvals: Some(_), .. } if wants_approvals => None,
-            About { needs_flags: true, .. } if !any(|about| about.flags_results) => {
-                Some("no policy that is on flags results; policy.injection does")
-            }
-            About { needs_cuts: true, .. } if !any(|about| about.cuts_results) => {
-                Some("no policy that is on shortens or clears results")
-            }
-            _ => about.idle,
+        let wants_approvals = self.needs().any(|(_, need)| matches!(need, Need::Approvals { .. }));
+        let asks =
+            |about: &About| about.services.iter().any(|service| matches!(service, Service::AskPeople(_)));
+        let why = |about: &About| {
+            let lacking = about.needs.iter().find_map(|need| need.idle(self.services()));
+            // A policy that asks people for others need not name a tool.
+            lacking.or(about.idle.filter(|_| !(wants_approvals && asks(about))))
         };
         let rules = self.rules.iter().filter_map(|rule| Some((rule.name(), why(rule.about())?)));
         rules.map(|(name, why)| format!("policy.{name}: has no effect: {why}")).collect()
@@ -286,7 +315,10 @@ impl PolicySet {
 
     /// The policies that cannot work unless a person can be asked, each with the key that wants it.
     pub fn needs_approvals(&self) -> impl Iterator<Item = (&'static str, &'static str)> + '_ {
-        self.rules.iter().filter_map(|rule| Some((rule.name(), rule.about().needs_approvals?)))
+        self.needs().filter_map(|(policy, need)| match need {
+            Need::Approvals { key } => Some((policy, key?)),
+            Need::CutResults | Need::FlaggedResults => None,
+        })
     }
 
     /// How long the state store must keep facts: each policy with a key and the time it says, in ms.
@@ -297,15 +329,9 @@ impl PolicySet {
         })
     }
 
-    /// What the settings of the policy `name` amount to as a drawing, where it has one.
-    pub fn diagram(&self, name: &str) -> Option<&str> {
-        self.rules.iter().find(|rule| rule.name() == name)?.about().diagram.as_deref()
-    }
-
-    /// What the settings of the policy `name` amount to, one sentence each.
-    pub fn effects(&self, name: &str) -> &[String] {
-        let of = self.rules.iter().find(|rule| rule.name() == name);
-        of.map_or(&[][..], |rule| rule.about().effects.as_slice())
+    /// What the settings of the policy `name` amount to.
+    pub fn explanation(&self, name: &str) -> Option<&Explanation> {
+        Some(&self.rules.iter().find(|rule| rule.name() == name)?.about().explanation)
     }
 
     /// Has every policy ask the state store for what it needs to know of a request.
@@ -322,7 +348,8 @@ impl PolicySet {
     /// Folds the whole conversation: returns the plan, and a judge that knows the conversation. `asked`: the policies that
     /// have received what the state store knows.
     pub fn read_with(&self, transcript: &Transcript, asked: &AskingPolicies) -> (Plan, Judge) {
-        let request = RequestView::new(transcript, self.abouts().any(|about| about.cuts_results));
+        let request =
+            RequestView::new(transcript, self.services().any(|service| *service == Service::CutResults));
         let mut plan = Plan::default();
         plan.order = transcript.order().clone();
         plan.definition_tokens = request.definition_tokens.tokens();
@@ -356,7 +383,10 @@ impl PolicySet {
 }
 
 /// See [`PolicySet::accounting`].
-fn accounting_of(rules: &[Arc<dyn Rule>], confirming: Option<&Confirming>) -> Option<Accounting> {
+fn accounting_of<'a>(
+    engine: impl Iterator<Item = &'a EngineService>,
+    confirming: Option<&Confirming>,
+) -> Option<Accounting> {
     let asks_in_chat = confirming.is_some_and(|confirming| confirming.hold_ms().is_none());
     let turns = asks_in_chat.then(Accounting::default);
     let join = |one: Accounting, other: Accounting| Accounting {
@@ -365,7 +395,11 @@ fn accounting_of(rules: &[Arc<dyn Rule>], confirming: Option<&Confirming>) -> Op
         day: one.day || other.day,
         ahead: one.ahead || other.ahead,
     };
-    rules.iter().filter_map(|rule| rule.about().accounting).chain(turns).reduce(join)
+    let wanted = engine.filter_map(|service| match service {
+        EngineService::KeepAccount(accounting) => Some(*accounting),
+        _ => None,
+    });
+    wanted.chain(turns).reduce(join)
 }
 
 #[cfg(test)]

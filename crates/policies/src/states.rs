@@ -29,7 +29,7 @@ mod text;
 mod words;
 mod written;
 
-use super::about::About;
+use super::about::{About, Explanation};
 use super::texts::{Text, Texts};
 use super::{ConfigError, Policy, RequestView};
 use machine::{Happening, Machine, Position, Said};
@@ -82,7 +82,10 @@ impl Policy for States {
             named_tools: self.machine.named_tools(),
             callable: self.machine.callable(),
             restricts_calls: true,
-            diagram: Some(diagram::mermaid(&self.machine)),
+            explanation: Explanation {
+                diagram: Some(diagram::mermaid(&self.machine)),
+                ..Explanation::default()
+            },
             ..About::default()
         }
     }

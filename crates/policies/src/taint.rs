@@ -17,7 +17,7 @@
 //! `fetch` brings a page that is flagged; in the same turn the model calls `send_mail`, which is blocked with
 //! `MODE_RESTRICTED` and `flagged_results = 1`, while `search` goes on.
 
-use super::about::{About, list_tools};
+use super::about::{About, Need, list_tools};
 use super::pattern::{Pattern, any_concerns, problem_of};
 use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy};
@@ -89,11 +89,13 @@ impl Policy for Taint {
     }
 
     fn about(&self) -> About {
+        let asks = self.config.action == Action::Confirm;
+        let approvals = asks.then_some(Need::Approvals { key: None });
+        let needs = [Need::FlaggedResults].into_iter().chain(approvals).collect();
         About {
             named_tools: list_tools("tools", &self.config.tools),
             restricts_calls: true,
-            needs_flags: true,
-            wants_approvals: self.config.action == Action::Confirm,
+            needs,
             ..About::default()
         }
     }

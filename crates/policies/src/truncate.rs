@@ -30,7 +30,7 @@ mod cut;
 mod earlier_results;
 mod re_request;
 
-use super::about::{About, NO_LIMITS, list_keys};
+use super::about::{About, NO_LIMITS, Service, list_keys};
 use super::pattern::{Pattern, best_match};
 use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy, RequestView};
@@ -184,7 +184,7 @@ impl Policy for Truncate {
         About {
             named_tools: list_keys("tools", &self.tools),
             edits_context: true,
-            cuts_results,
+            services: if cuts_results { vec![Service::CutResults] } else { Vec::new() },
             idle: (!cuts_results && self.blob_chars == usize::MAX).then_some(NO_LIMITS),
             ..About::default()
         }

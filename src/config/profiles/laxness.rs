@@ -11,7 +11,7 @@ pub(super) fn allowed_beyond(base: &Layer<'_>, profile: &Layer<'_>) -> Vec<Strin
     let mut found = Vec::new();
     for configured in base.on() {
         let (name, about) = (configured.rule.name(), configured.rule.about());
-        let only_changes_texts = about.edits_context || about.cuts_results;
+        let only_changes_texts = about.edits_context;
         if only_changes_texts || about.idle.is_some() {
             continue;
         }

@@ -3,6 +3,7 @@
 use super::super::cases::{Conversation, plan_of, policy, read_knowing, turn};
 use super::super::scenario::problem;
 use super::*;
+use crate::set::PolicySet;
 use model::account::PlacedNotice;
 use model::plan::Change;
 use model::testing::{SampleItem, SampleRequest, answered_calls, assistant, call, reply, result, user};
@@ -200,8 +201,8 @@ fn only_what_the_history_does_not_show_needs_an_account() {
         ("day = { tool_calls = 5 }", Some((false, false, true))),
         ("exhausted = \"ask\"", Some((false, false, false))),
     ] {
-        let rule = policy::<Budget>(table);
-        let found = rule.about().accounting.map(|it| (it.tokens, it.spend, it.day));
+        let set = PolicySet::new(vec![policy::<Budget>(table)]);
+        let found = set.accounting().map(|it| (it.tokens, it.spend, it.day));
         assert_eq!(found, needs, "{table}");
     }
 }

@@ -4,6 +4,7 @@ use super::*;
 use crate::cases::{declaring, policy, read_answered, read_spent, somebody, turn};
 use crate::scenario::problem;
 use crate::set::Judge;
+use crate::set::PolicySet;
 use model::account::{Account, PlacedNotice};
 use model::calls::canonical_hash;
 use model::plan::Refusal;
@@ -108,7 +109,8 @@ fn the_same_call_of_the_same_request_is_handed_out_again_without_counting_and_no
 
 #[test]
 fn what_is_counted_is_reported_with_its_tools_and_window() {
-    let counted = policy::<Quota>(IMAGES).about().quotas.clone();
+    let set = PolicySet::new(vec![policy::<Quota>(IMAGES)]);
+    let counted = set.counted();
     assert_eq!(
         (&*counted[0].name, counted[0].tools.len(), counted[0].calls, counted[0].window_ms),
         ("images", 2, 3, 5 * HOUR)

@@ -130,7 +130,7 @@ impl Judge {
         self.confirming.as_deref()
     }
 
-    /// See [`About::longest_wait_ms`](crate::about::About::longest_wait_ms).
+    /// The longest that calls are held: see [`EngineService::HoldCalls`](crate::about::EngineService::HoldCalls).
     pub fn longest_wait_ms(&self) -> u64 {
         self.longest_wait_ms
     }

@@ -482,7 +482,7 @@ fn a_machine_is_drawn_in_the_order_in_which_it_is_run() {
          [x.state.end]\nfinal = true",
     );
     assert_eq!(
-        rule.about().diagram.as_deref().unwrap(),
+        rule.about().explanation.diagram.as_deref().unwrap(),
         "stateDiagram-v2\n    state \"next-card\" as state_1\n    state \"end\" as state_2\n    [*] --> a\n    \
          a --> state_1: f* succeeded, 2 times\n    \
          a --> state_2: user message, 3 words or more, matching a#58;b\n    \
@@ -492,6 +492,7 @@ fn a_machine_is_drawn_in_the_order_in_which_it_is_run() {
     assert!(
         tutor()
             .about()
+            .explanation
             .diagram
             .as_deref()
             .unwrap()
