@@ -17,6 +17,7 @@ use engine::{Answer as Reply, Arrived, Effect, Exchange, Input, Now, Shared, Who
 use model::account::Tally;
 use model::fact::{Answers, Batch};
 use model::memo::NoMemo;
+use model::plan::Finding;
 use model::record::{LimitUse, RequestRecord, Route, Verdict};
 use model::summaries::NoSummaries;
 use serde::Deserialize;
@@ -143,7 +144,10 @@ impl Admin {
             false => drive(&mut exchange, reply, &mut StoreReader(&*self.store, Handle::current()), now),
         };
         let record = exchange.close(now).record;
-        let state = exchange.inspect().plan().state.clone();
+        let state = exchange.inspect().plan().findings().find_map(|(_, finding)| match finding {
+            Finding::State(state) => Some(Arc::clone(state)),
+            _ => None,
+        });
         Ok(shown(&record, &end, call, state.as_deref()))
     }
 }

@@ -16,7 +16,7 @@ use model::account::{
 use model::fact::Writes;
 use model::histories::beginnings;
 use model::identity::{Hash, Identity};
-use model::plan::{Announced, Plan};
+use model::plan::{Announced, Finding, Plan};
 use policies::about::Accounting;
 use std::sync::Arc;
 
@@ -311,7 +311,11 @@ impl OpenAccount {
     /// Keeps the notices that `plan` places now where they are, and what it says is left. Returns them, and the update for
     /// the state store, at once: the same request may be tried again.
     pub(super) fn pin(&mut self, transcript: &Transcript, plan: &Plan) -> (Vec<PlacedNotice>, Writes) {
-        let Plan { announced, left, .. } = plan;
+        let announced = &plan.announced;
+        let left = plan.findings().find_map(|(_, finding)| match finding {
+            Finding::AmountsLeft(left) => Some(left),
+            _ => None,
+        });
         if announced.is_empty() && left.is_none() {
             return (Vec::new(), Writes::default());
         }

@@ -308,6 +308,7 @@ pub fn placement(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use model::plan::Change;
 
     pub(super) const RETRY: Subject = Subject {
         mode: ToolsUnsupported::Retry,
@@ -475,7 +476,7 @@ mod tests {
             tries.shorten(&plan);
             let next = tries.next(Adaptation::Placement, &Variant::plain(Placement::System));
             assert_eq!(next.map(|(_, adaptation)| adaptation), refused);
-            plan.notice_dropped(0, "gone".to_owned());
+            plan.edit_earlier(0, Change::Notice { text: "gone".to_owned(), word: "notice" });
         }
     }
 

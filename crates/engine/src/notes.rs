@@ -11,7 +11,7 @@ use model::message::Role;
 use model::outcome::{NothingElse, has_failed, is_empty};
 use model::plan::decision::Decision;
 use model::plan::texts::{added_tokens, removed_tokens};
-use model::plan::{CALLS_OF_DAY, Change, Edit, OF_DAY, Plan, Usage};
+use model::plan::{CALLS_OF_DAY, Change, Edit, Finding, OF_DAY, Plan, Usage};
 use model::record::{
     Action, JudgedCall, LimitUse, NewResult, NewText, On, PrefixBreak, ReRequest, ResultOutcome, Said,
     Verdict,
@@ -159,8 +159,10 @@ pub(super) fn note_new(core: &mut Core, transcript: &Transcript, plan: &Plan) {
         (plan.dropped.iter().any(|dropped| dropped.decided >= new_from), PrefixBreak::History),
     ];
     record.prefix_breaks.extend(breaks.into_iter().filter_map(|(is_new, cause)| is_new.then_some(cause)));
-    for re_request in plan.re_requests.iter().filter(|re_request| re_request.message >= new_from) {
-        record.re_requests.push(ReRequest { tool: re_request.tool.to_string(), on: On::Request });
+    for (_, finding) in plan.findings().filter(|(message, _)| *message >= new_from) {
+        if let Finding::ReRequest { tool } = finding {
+            record.re_requests.push(ReRequest { tool: tool.to_string(), on: On::Request });
+        }
     }
     let names = transcript.tools().filter_map(|(tool, bytes)| tool.full_name(bytes));
     record.declared_tools = names.map(Cow::into_owned).collect();

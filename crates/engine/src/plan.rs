@@ -20,7 +20,7 @@ use model::fact::{Answers, Writes};
 use model::histories::Histories;
 use model::identity::{Domain, Hash};
 use model::plan::approval::Confirmation;
-use model::plan::{BatchSummaries, Plan, Refusal};
+use model::plan::{BatchSummaries, Finding, Plan, Refusal};
 use model::record::{ApprovalRecord, Consent, Context, On, PrefixBreak, REJECTED, SummaryResult};
 use model::store::{KnownEvidence, Overflow, SentExchanges, overflows_of};
 use model::uses::Use;
@@ -382,14 +382,14 @@ fn hold_out(core: &Core, plan: &mut Plan, transcript: &Transcript) -> Context {
     let policies = core.policies();
     let touched = policies.touches_context(plan);
     if core.is_observing() {
-        plan.re_requests.clear();
+        plan.forget_findings(|finding| matches!(finding, Finding::ReRequest { .. }));
         return Context { touched, held_out: true };
     }
     let held_out = core.is_held_out(transcript);
     if held_out {
         policies.leave_context(plan);
         // No result was shortened.
-        plan.re_requests.clear();
+        plan.forget_findings(|finding| matches!(finding, Finding::ReRequest { .. }));
     }
     Context { touched, held_out }
 }

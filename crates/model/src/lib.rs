@@ -41,7 +41,7 @@ use calls::{Call, PairedCalls};
 use identity::{Domain, Hash, Identity};
 use memo::Memo;
 use released::{Releases, times};
-use source::{CLIENT, ItemId, Order, Origin, Source, SourceBytes, SourceSpan};
+use source::{CLIENT, ItemId, Order, Origin, Source, SourceBytes};
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -49,7 +49,7 @@ use std::time::Instant;
 use summaries::Summaries;
 use tokens::{Estimate, MESSAGE_OVERHEAD, TOOL_SCHEMA, estimate_json, estimate_text, most_json};
 use uses::request_key;
-use wire::body::{Span, Str};
+use wire::body::Str;
 use wire::json::decode;
 
 /// The conversation of one request, with what is known of it in addition to its bytes.
@@ -174,11 +174,6 @@ impl<'a> View<'a> {
         SourceBytes { body, further: sources }
     }
 
-    /// A part of the item, which is found again beside other items.
-    pub fn source_span(&self, span: Span) -> SourceSpan {
-        SourceSpan { source: self.id.source, span }
-    }
-
     /// The strings of text in the message, decoded.
     pub fn texts(&self) -> impl Iterator<Item = Cow<'a, str>> + '_ {
         self.message.content.texts().map(|text| decode(text, self.body))
@@ -230,14 +225,9 @@ impl<'a> View<'a> {
 
     /// A hash of the text `place` of its own, equal for texts written with equal bytes.
     pub fn text_digest(&self, place: Str) -> Hash {
-        let name = || self.digest_of(place.raw(self.body));
+        let name = || self.identity().key.hash(Domain::Text, &[place.raw(self.body)]);
         let is_only = matches!(self.message.content, Content::Text(_));
         if is_only { Hash(*self.note.text.get_or_init(|| name().0)) } else { name() }
-    }
-
-    /// As [`Self::text_digest`], for a text of any item.
-    pub fn digest_of(&self, text: &[u8]) -> Hash {
-        self.identity().key.hash(Domain::Text, &[text])
     }
 
     /// The estimated tokens of one of its strings of text.

@@ -6,6 +6,7 @@ pub mod approval;
 pub mod decision;
 mod envelope;
 mod facts;
+mod finding;
 mod frame;
 pub mod placeholders;
 mod question;
@@ -13,16 +14,19 @@ mod redaction;
 mod reservation;
 mod summaries;
 pub mod texts;
+mod tools;
 mod verdict;
 pub mod work;
 
 pub use announced::Announced;
 pub use envelope::{details, envelope, enveloped, rfc3339};
 pub use facts::{Gone, ResultFacts, TakenIn, TextFacts};
+pub use finding::Finding;
 pub use frame::Frame;
 pub use question::{CallResults, ModelQuestion, ModelTerms, ToolRun};
 pub use reservation::{Reservation, ReservationResult};
-pub use summaries::{BatchSummaries, ModelEndpoint, SummaryBlank, SummaryTerms, SummaryWanted};
+pub use summaries::{BatchSummaries, BatchSummary, ModelEndpoint, SummaryBlank, SummaryTerms, SummaryWanted};
+pub use tools::ToolsEdit;
 pub use verdict::{
     CallEffect, Clarification, Extends, Issue, OpenTools, Proposed, Reason, ReasonKind, Reworded, Verdict,
 };
@@ -44,8 +48,6 @@ pub struct Plan {
     pub dropped: Vec<Dropped>,
     /// Tools that are hidden from the model, with the policy that hides them.
     pub hidden: Vec<(&'static str, String)>,
-    /// Cut results that the model asked for again, by another call.
-    pub re_requests: Vec<ReRequest>,
     /// Tools of ours that are declared after the client's.
     pub declared: Vec<Declared>,
     /// The estimated tokens of the tools that the request declares.
@@ -65,21 +67,14 @@ pub struct Plan {
     pub summaries: BatchSummaries,
     /// Notices that stay where they are placed now, since they are no functions of the history: at most one of a policy.
     pub announced: Vec<Announced>,
-    /// For each counted thing, how much the model is shown to have left from now on, where that changes.
-    pub left: Option<Vec<(Arc<str>, u64)>>,
-    /// Texts of results that may hold instructions, each as the position of its message and its index within the
-    /// message.
-    flagged: Vec<(usize, usize)>,
+    /// What policies have found, each with the position of the message at which it was found.
+    findings: Vec<(usize, Finding)>,
     /// What policies add to the state store.
     pub writes: Writes,
     /// Texts of ours before the descriptions of tools, by the tool's index.
     annotated: Vec<(&'static str, usize, String)>,
     /// The values that are hidden from the model, with the policy that hides them.
     hidden_values: Option<(&'static str, Arc<Placeholders>)>,
-    /// The share of a budget that is left after a message: the position of the message, and the share.
-    budget_left: Option<(usize, f64)>,
-    /// The operator's name for the state that the conversation is in, where a policy keeps states.
-    pub state: Option<Arc<str>>,
     /// The fold's current position: set by the runner, so that a policy can edit only the event that it reads.
     at: Cursor,
     /// The order of the conversation's items: policies name items by position, edits by id.
@@ -117,15 +112,6 @@ struct OwnTool {
     policy: &'static str,
     name: &'static str,
     reads_results: bool,
-}
-
-/// A result that was cut, and that the model asked for again.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReRequest {
-    /// The position of the message that shows it.
-    pub message: usize,
-    /// The tool that gave the result.
-    pub tool: Arc<str>,
 }
 
 /// One change to one item, signed by its policy.
@@ -229,6 +215,15 @@ pub fn tokens_of(gone_chars: usize) -> u64 {
     gone_chars as u64 * 10 / 36
 }
 
+/// How a request ends that a policy does not let go on with calls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RequestEnd {
+    /// It is sent for the final answer of its turn, the last before requests are refused.
+    FinalAnswer,
+    /// It is refused; see [`Refusal`].
+    Refusal { code: &'static str, message: String, reason: Option<Reason> },
+}
+
 /// A refusal of the request by a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
@@ -246,51 +241,22 @@ impl Plan {
         self.at = Cursor { message, policy };
     }
 
-    /// Replaces the `text`-th string of text of the event being read.
-    pub fn shorten(&mut self, text: usize, by: EscapedText, gone_chars: usize) {
-        self.edit(Change::Shorten { text, by, gone_chars });
+    /// Changes the event being read.
+    pub fn edit(&mut self, change: Change) {
+        self.edit_earlier(self.at.message, change);
     }
 
-    /// Lets the `text`-th string of text of the event being read point to an equal one in the message `original`.
-    pub fn point(&mut self, text: usize, by: EscapedText, gone_chars: usize, original: usize) {
-        let original = self.order.id(original);
-        self.edit(Change::Point { text, by, gone_chars, original });
+    /// Changes the earlier `message`: decided only from the history, in batches, or at the first message that follows the
+    /// model's reply, since it costs the prompt cache.
+    pub fn edit_earlier(&mut self, message: usize, change: Change) {
+        let Cursor { message: decided, policy } = self.at;
+        self.edits.push(Edit { item: self.order.id(message), decided, policy, change });
     }
 
-    /// Hides the `text`-th string of text of the event being read from the model, which reads `by` in its place.
-    pub fn block_text(&mut self, text: usize, by: EscapedText, gone_chars: usize) {
-        self.edit(Change::BlockText { text, by, gone_chars });
-    }
-
-    /// Removes characters that hide text from people from the `text`-th string of text of the event being read,
-    /// whatever it becomes; `gone_chars` of them as it is now.
-    pub fn clean(&mut self, text: usize, gone_chars: usize) {
-        self.edit(Change::Clean { text, gone_chars });
-    }
-
-    /// Clears the `text`-th string of text of the earlier `message`. An edit of an earlier event: decided only from the
-    /// history, in batches, since it costs the prompt cache.
-    pub fn clear(&mut self, message: usize, text: usize, by: EscapedText, gone_chars: usize) {
-        self.edit_earlier(message, Change::Clear { text, by, gone_chars });
-    }
-
-    /// Hides the `text`-th string of text of the earlier `message`, which the model was shown in its last request. Decided
-    /// only from the history, and at the first message that follows the model's reply, so that little of the prompt cache
-    /// is lost.
-    pub fn hide_shown(&mut self, message: usize, text: usize, by: EscapedText, gone_chars: usize) {
-        self.edit_earlier(message, Change::Hide { text, by, gone_chars });
-    }
-
-    /// Drops whole turns: the earlier `messages`. The same rules as for [`clear`](Self::clear).
+    /// Drops whole turns: the earlier `messages`. The same rules as for [`edit_earlier`](Self::edit_earlier).
     pub fn drop_turns(&mut self, messages: Range<usize>) {
         let Cursor { message: decided, policy } = self.at;
         self.dropped.push(Dropped { policy, messages, decided });
-    }
-
-    /// Adds the notice `text` after the earlier `message`: turns before it are gone. It replaces the notice of
-    /// earlier drops. The same rules as for [`clear`](Self::clear).
-    pub fn notice_dropped(&mut self, message: usize, text: String) {
-        self.edit_earlier(message, Change::Notice { text, word: "notice" });
     }
 
     /// The edits that clear or hide old texts.
@@ -341,36 +307,6 @@ impl Plan {
         self.edit(Change::Remark { word, of: Some(Arc::clone(of)) });
     }
 
-    /// Hides the tool `name` from the model. This must be a function of the configuration and the declared tools
-    /// alone, so that `tools` stays the same through a conversation and with it the prompt cache.
-    pub fn hide(&mut self, name: &str) {
-        if !self.hidden.iter().any(|(_, hidden)| hidden == name) {
-            self.hidden.push((self.at.policy, name.to_owned()));
-        }
-    }
-
-    /// Makes `name` a tool of this policy's own: the policy alone judges its calls, and the client never sees them.
-    /// `reads_results`: markers in place of results may name it as the way to read that result. This must be a
-    /// function of the configuration and the declared tools alone.
-    pub fn own(&mut self, name: &'static str, reads_results: bool) {
-        self.own.push(OwnTool { policy: self.at.policy, name, reads_results });
-    }
-
-    /// Declares a tool of ours after the client's; `tool`: JSON with its name, description and parameters. The same rules as for [`own`](Self::own).
-    pub fn declare(&mut self, tool: Arc<str>) {
-        self.declared.push(Declared { policy: self.at.policy, tool });
-    }
-
-    /// The tools of ours that the model may call, each with its policy.
-    pub fn own_tools(&self) -> impl Iterator<Item = (&'static str, &'static str)> + '_ {
-        self.own.iter().map(|own| (own.name, own.policy))
-    }
-
-    /// The tool of ours by which the model reads a whole result, by the number of its call, if there is one.
-    pub fn reader(&self) -> Option<&'static str> {
-        self.own.iter().find(|own| own.reads_results).map(|own| own.name)
-    }
-
     /// Keeps calls of the reply that cannot be judged from the client, as where a policy decides which tools may be
     /// called at all.
     pub fn restrict_calls(&mut self) {
@@ -382,32 +318,17 @@ impl Plan {
         self.restricts_calls
     }
 
-    /// Reports that a cut result of `tool` was asked for again; it is new where the event being read is.
-    pub fn re_request(&mut self, tool: &str) {
-        self.re_requests.push(ReRequest { message: self.at.message, tool: tool.into() });
-    }
-
-    /// Asks the model for one call at a time. This must be a function of the configuration and the declared tools
-    /// alone.
-    pub fn one_call_at_a_time(&mut self) {
-        self.one_at_a_time = true;
-    }
-
-    /// Refuses the request; the first refusal counts.
-    pub fn refuse(&mut self, code: &'static str, message: String) {
+    /// Ends the request without a call; the first refusal counts.
+    pub fn end(&mut self, end: RequestEnd) {
         let policy = self.at.policy;
-        self.refusal.get_or_insert(Refusal { policy, code, message, reason: None });
-    }
-
-    /// Asks for the final answer of the turn, as the last that is sent before requests are refused.
-    pub fn ask_final_answer(&mut self) {
-        self.final_answer.get_or_insert(self.at.policy);
-    }
-
-    /// As [`Self::refuse`], for a limit that opens again: the client is given the numbers and times of `reason`.
-    pub fn refuse_for(&mut self, code: &'static str, reason: Reason) {
-        let (policy, message) = (self.at.policy, reason.message.clone());
-        self.refusal.get_or_insert(Refusal { policy, code, message, reason: Some(reason) });
+        match end {
+            RequestEnd::FinalAnswer => {
+                self.final_answer.get_or_insert(policy);
+            }
+            RequestEnd::Refusal { code, message, reason } => {
+                self.refusal.get_or_insert(Refusal { policy, code, message, reason });
+            }
+        }
     }
 
     /// Takes back every change to the request, but keeps values hidden that the model must not read.
@@ -422,7 +343,7 @@ impl Plan {
         self.annotated.clear();
         self.summaries = BatchSummaries::default();
         self.announced.clear();
-        self.left = None;
+        self.forget_findings(|finding| matches!(finding, Finding::AmountsLeft(_)));
         self.one_at_a_time = false;
     }
 
@@ -442,16 +363,6 @@ impl Plan {
         let changes = self.edits.is_empty() && self.dropped.is_empty() && self.hidden.is_empty();
         let changes = changes && self.declared.is_empty() && self.annotated.is_empty();
         changes && !self.one_at_a_time && self.refusal.is_none()
-    }
-
-    fn edit(&mut self, change: Change) {
-        self.edit_earlier(self.at.message, change);
-    }
-
-    /// Changes the item at this position: the one being read, or an earlier one.
-    fn edit_earlier(&mut self, message: usize, change: Change) {
-        let Cursor { message: decided, policy } = self.at;
-        self.edits.push(Edit { item: self.order.id(message), decided, policy, change });
     }
 }
 
@@ -478,9 +389,9 @@ mod tests {
         let mut plan = Plan::default();
         plan.notice("notice", "so far".to_owned());
         plan.drop_turns(0..1);
-        plan.hide("search");
-        plan.declare("{}".into());
-        plan.one_call_at_a_time();
+        plan.edit_tools(ToolsEdit::Hide("search".to_owned()));
+        plan.edit_tools(ToolsEdit::Declare("{}".into()));
+        plan.edit_tools(ToolsEdit::OneCallAtATime);
         assert!(!plan.is_empty());
         plan.change_nothing();
         assert!(plan.is_empty());

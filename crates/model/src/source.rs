@@ -49,6 +49,13 @@ pub struct SourceSpan {
     pub(crate) span: Span,
 }
 
+impl SourceSpan {
+    /// This part of the source of `item`.
+    pub fn new(item: ItemId, span: Span) -> Self {
+        Self { source: item.source, span }
+    }
+}
+
 /// The bytes of all sources of a conversation.
 #[derive(Clone, Copy, Default)]
 pub struct SourceBytes<'a> {

@@ -27,7 +27,7 @@ use super::about::{About, Callable, list_tools};
 use super::pattern::Pattern;
 use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy, RequestView};
-use model::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
+use model::plan::{Plan, Proposed, Reason, ReasonKind, ToolsEdit, Verdict};
 use serde::Deserialize;
 use std::cmp::Reverse;
 use std::fmt::Display;
@@ -139,7 +139,7 @@ impl Policy for Allow {
         *state = Declared { names: Arc::clone(&request.names), are_all: !is_open };
         if self.hide {
             for name in state.names.iter().filter(|name| !self.callable.includes(name)) {
-                plan.hide(name);
+                plan.edit_tools(ToolsEdit::Hide(name.clone()));
             }
         }
     }

@@ -35,8 +35,8 @@ use super::texts::{Text, Texts};
 use super::{ConfigError, Policy, RequestView};
 use model::account::{ALL_SCOPES, Account, KINDS, Kind, Marks, SCOPES, Scope, Sums};
 use model::plan::{
-    CallEffect, Extends, Plan, Proposed, Reason, ReasonKind, Reservation, ReservationResult, Usage, Verdict,
-    rfc3339,
+    CallEffect, Extends, Finding, Plan, Proposed, Reason, ReasonKind, RequestEnd, Reservation,
+    ReservationResult, Usage, Verdict, rfc3339,
 };
 use model::tokens::Estimate;
 use model::{Event, View};
@@ -181,10 +181,11 @@ impl Policy for Budget {
             return;
         }
         if exhausted == Exhausted::Auto && used_up.iter().all(may_answer) {
-            plan.ask_final_answer();
+            plan.end(RequestEnd::FinalAnswer);
             return;
         }
-        plan.refuse("budget_exceeded", self.refusal(&used_up, now_ms));
+        let message = self.refusal(&used_up, now_ms);
+        plan.end(RequestEnd::Refusal { code: "budget_exceeded", message, reason: None });
     }
 
     fn judge(&self, call: &Proposed<'_>, used: &Used) -> Verdict {
@@ -391,7 +392,7 @@ impl Budget {
         let amounts = [calls, context].into_iter().filter(|amount| amount.limit > 0);
         let amounts: Vec<Amount> = amounts.filter(|amount| !is_beyond(amount)).collect();
         let scarcest = amounts.iter().map(Amount::share).fold(0.0, f64::max);
-        plan.report_budget_left((1.0 - scarcest).max(0.0));
+        plan.report(Finding::BudgetLeft((1.0 - scarcest).max(0.0)));
         let reached = (self.reached(calls.share()), self.reached(context.share()));
         let is_news = reached.0 > used.said.0 || reached.1 > used.said.1;
         used.said = (used.said.0.max(reached.0), used.said.1.max(reached.1));

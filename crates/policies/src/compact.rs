@@ -34,7 +34,7 @@ use super::{ConfigError, Policy, RequestView};
 use marker::{AGAIN, AGAIN_UNKNOWN, OF, Old, READABLE, SUMMARY_BEGINS, SUMMARY_ENDS, longest_note};
 use model::identity::Hash;
 pub use model::plan::work::step;
-use model::plan::{Plan, SummaryTerms};
+use model::plan::{BatchSummary, Plan, SummaryTerms};
 use model::summaries::Pin;
 use model::tokens::Estimate;
 use model::{Event, ToolResult, View};
@@ -262,23 +262,17 @@ impl Compact {
         let (newest, older) = batch.split_last()?;
         for old in older {
             let quote = old.quote(by);
-            plan.clear(old.message, old.text, old.marker(&quote, &self.texts).into(), quote.gone_chars());
+            plan.edit_earlier(old.message, old.clear(&quote, &self.texts));
         }
         let quote = newest.quote(by);
-        plan.clear(
-            newest.message,
-            newest.text,
-            newest.marker(&quote, &self.texts).into(),
-            quote.gone_chars(),
-        );
+        plan.edit_earlier(newest.message, newest.clear(&quote, &self.texts));
         let pinned = state.pinned.as_ref()?;
         let name = pinned.name(&batch)?;
+        let blank = newest.blank(&self.texts);
         match (pinned.pin(name), why) {
-            (Some(Pin::Summary(summary)), _) => plan.put_summary(&newest.blank(&self.texts), &summary),
-            (None, Why::History) => plan.summaries.lost.push(name),
-            (None, Why::Now) => {
-                plan.summaries.wanted = Some(pinned.wanted(name, &batch, newest.blank(&self.texts)));
-            }
+            (Some(Pin::Summary(summary)), _) => plan.summarise(BatchSummary::Pinned { blank, summary }),
+            (None, Why::History) => plan.summarise(BatchSummary::Lost(name)),
+            (None, Why::Now) => plan.summarise(BatchSummary::Wanted(pinned.wanted(name, &batch, blank))),
             // What is forced must be quick.
             (None, Why::Forced) | (Some(Pin::Cleared), _) => {}
         }

@@ -28,7 +28,7 @@ use model::fact::{Answers, Batch, Ticket};
 use model::identity::{Domain, Hash};
 use model::names::{dispatch_form, qualified_form};
 use model::pins::{Declared, MOST_PINS, PinComparison, PinScope, Pinned};
-use model::plan::{CallEffect, Plan, Proposed, Reason, ReasonKind, Verdict};
+use model::plan::{CallEffect, Plan, Proposed, Reason, ReasonKind, ToolsEdit, Verdict};
 use serde::Deserialize;
 use std::sync::Arc;
 
@@ -203,7 +203,10 @@ impl Policy for Definitions {
             let name = &*tool.name;
             match action {
                 Action::Count => {}
-                Action::Annotate => plan.annotate_tool(tool.at, self.texts.fill(text, &[("tool", &name)])),
+                Action::Annotate => {
+                    let text = self.texts.fill(text, &[("tool", &name)]);
+                    plan.edit_tools(ToolsEdit::Annotate { index: tool.at, text });
+                }
                 Action::Ask | Action::Block => plan.restrict_calls(),
             }
             flags.push(Flag { tool: name.into(), is_namespace, blocked, action: *action });

@@ -267,7 +267,7 @@ impl Policy for Duplicates {
 
     fn open(&self, request: &RequestView<'_>, past: &mut Past, _plan: &mut Plan) {
         if self.after_unknown == AfterUnknown::Verify {
-            past.declared = request.tools.iter().map(|tool| tool.name.clone().into_owned()).collect();
+            past.declared = Arc::clone(&request.names);
         }
     }
 

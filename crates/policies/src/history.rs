@@ -25,7 +25,7 @@ use super::context::{Context, reaches};
 use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy, RequestView};
 use model::Event;
-use model::plan::Plan;
+use model::plan::{Change, Plan};
 use serde::Deserialize;
 use std::fmt::Display;
 use std::ops::Range;
@@ -276,7 +276,9 @@ impl State {
             if turns == 1 { texts.fill(&ONE, &[]) } else { texts.fill(&SEVERAL, &[("turns", &turns)]) };
         let values: [(&str, &dyn Display); 3] =
             [("oldest", &oldest), ("turns", &turns), ("messages", &messages)];
-        plan.notice_dropped(batch.next, texts.fill(&DROPPED, &values));
+        let text = texts.fill(&DROPPED, &values);
+        // It replaces the notice of earlier drops.
+        plan.edit_earlier(batch.next, Change::Notice { text, word: "notice" });
     }
 
     /// The ranges of `messages` between system messages.

@@ -26,7 +26,7 @@ use super::texts::{OwnTexts, Text};
 use super::{ConfigError, Policy};
 use model::identity::Domain;
 use model::memo::Derived;
-use model::plan::{Frame, Plan};
+use model::plan::{Change, Finding, Frame, Plan};
 use model::{Event, ToolResult};
 use serde::Deserialize;
 use wire::body::Str;
@@ -147,10 +147,10 @@ impl Policy for Injection {
         for (at, text) in result.view.message.content.texts().enumerate() {
             let scanned = scanned(result, text);
             if scanned.smuggled > 0 && self.action != Action::Count {
-                plan.clean(at, scanned.smuggled);
+                plan.edit(Change::Clean { text: at, gone_chars: scanned.smuggled });
             }
             if scanned.findings.score >= self.score {
-                plan.flag(at);
+                plan.report(Finding::Instructions { text: at });
                 self.act(at, scanned, plan);
                 flagged.push(scanned.findings);
             }
@@ -167,10 +167,10 @@ impl Injection {
     fn act(&self, text: usize, scanned: Scanned, plan: &mut Plan) {
         match self.action {
             Action::Count | Action::Strip => {}
-            Action::Annotate => plan.surround(text, self.frame.clone()),
+            Action::Annotate => plan.edit(Change::Surround { text, frame: self.frame.clone() }),
             Action::Block => {
                 let gone = scanned.chars.saturating_sub(self.blocked.chars().count());
-                plan.block_text(text, self.blocked.clone(), gone);
+                plan.edit(Change::BlockText { text, by: self.blocked.clone(), gone_chars: gone });
             }
         }
     }

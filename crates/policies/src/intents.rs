@@ -31,7 +31,7 @@ use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy};
 use envelope::{Entry, Intent, Kind, entries, own_text};
 use model::names::{RestrictedNames, dispatch_form};
-use model::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
+use model::plan::{Change, Finding, Plan, Proposed, Reason, ReasonKind, Verdict};
 use model::{Event, ToolResult};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -231,7 +231,7 @@ impl Intents {
     fn take_result(&self, result: &ToolResult<'_>, state: &mut State, plan: &mut Plan) {
         let Some(first) = result.view.texts().next() else { return };
         let Some(entries) = entries(&first) else { return };
-        if plan.is_flagged_here() {
+        if plan.findings_here().any(Finding::is_instructions) {
             return plan.remark("flagged");
         }
         for entry in entries {
@@ -329,7 +329,7 @@ impl Intents {
             let by: EscapedText =
                 self.texts.fill(&HIDDEN, &[("tool", &hidden.tool), ("chars", chars)]).into();
             let gone = chars.saturating_sub(by.chars().count());
-            plan.hide_shown(hidden.message, text, by, gone);
+            plan.edit_earlier(hidden.message, Change::Hide { text, by, gone_chars: gone });
         }
     }
 }

@@ -46,7 +46,8 @@ use model::Event;
 use model::fact::{Answers, Batch};
 use model::identity::Hash;
 use model::plan::{
-    CallEffect, Plan, Proposed, Reason, ReasonKind, Reservation, ReservationResult, Usage, Verdict, rfc3339,
+    CallEffect, Finding, Plan, Proposed, Reason, ReasonKind, RequestEnd, Reservation, ReservationResult,
+    Usage, Verdict, rfc3339,
 };
 use std::fmt::Display;
 use std::sync::Arc;
@@ -161,7 +162,8 @@ impl Policy for Quota {
     fn close(&self, spent: &Spent, plan: &mut Plan) {
         // A turn that runs ends in an answer.
         if let Some(reason) = spent.refusal.as_ref().filter(|_| !spent.has_called) {
-            plan.refuse_for("quota_exhausted", reason.clone());
+            let (message, reason) = (reason.message.clone(), Some(reason.clone()));
+            plan.end(RequestEnd::Refusal { code: "quota_exhausted", message, reason });
         }
     }
 
@@ -336,7 +338,7 @@ impl Quota {
             lines.push(self.texts.fill(&NOTICE, &values));
         }
         if shown != account.left {
-            plan.show_left(shown);
+            plan.report(Finding::AmountsLeft(shown));
         }
         if !lines.is_empty() {
             plan.announce("notice", lines.join("\n"), None);

@@ -31,7 +31,7 @@ use super::about::{About, Need};
 use super::texts::{OwnTexts, Text, Texts, described};
 use super::{ConfigError, Policy, RequestView};
 use bytes::Bytes;
-use model::plan::{Frame, Plan, Proposed, Reason, ReasonKind, TextFacts, Usage, Verdict};
+use model::plan::{Frame, Plan, Proposed, Reason, ReasonKind, TextFacts, ToolsEdit, Usage, Verdict};
 use model::{Event, ToolResult};
 use read_request::ReadRequest;
 use serde::Deserialize;
@@ -178,9 +178,9 @@ impl Policy for ReadMore {
             return;
         }
         // Also where it is not declared: the markers must not depend on anything that changes in a conversation.
-        plan.own(TOOL, true);
+        plan.edit_tools(ToolsEdit::Own { name: TOOL, reads_results: true });
         if !request.forced {
-            plan.declare(Arc::clone(&self.declaration));
+            plan.edit_tools(ToolsEdit::Declare(Arc::clone(&self.declaration)));
         }
     }
 

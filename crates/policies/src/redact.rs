@@ -42,7 +42,7 @@ use super::{ConfigError, Policy};
 use detect::{Detector, Findings, Found, What};
 use model::identity::{Domain, Hash};
 use model::plan::placeholders::{Occurrence, Placeholders, Redaction, SHORTEST, merged, replaced};
-use model::plan::{Plan, Proposed, Verdict};
+use model::plan::{Change, Plan, Proposed, Verdict};
 use model::{Event, View};
 use regex::Regex;
 use rules::Kind;
@@ -243,7 +243,11 @@ impl Redact {
             let parts = [&view.text_digest(place).0.to_le_bytes()[..], self.settings.as_bytes()];
             let text = || decode(place, view.body);
             if let Some((text, ranges)) = self.redactions(view, &parts, text, state, &mut kinds) {
-                plan.redact(at, replaced(&text, &ranges).into(), ranges.into());
+                plan.edit(Change::Redact {
+                    text: at,
+                    by: replaced(&text, &ranges).into(),
+                    ranges: ranges.into(),
+                });
             }
         }
         self.remark(&kinds, plan);
@@ -264,7 +268,7 @@ impl Redact {
                 ranges.truncate(1);
                 ranges.iter_mut().for_each(|whole| *whole = whole_value(json.len(), &whole.by));
             }
-            plan.redact_value(span, ranges.into());
+            plan.edit(Change::RedactValue { span, ranges: ranges.into() });
         }
         self.remark(&kinds, plan);
     }
@@ -396,13 +400,13 @@ fn hide_again(view: &View<'_>, state: &State, plan: &mut Plan) {
         let text = decode(place, view.body);
         let known = state.hidden.redactions(&text, view.index);
         if !known.is_empty() {
-            plan.redact(at, replaced(&text, &known).into(), known.into());
+            plan.edit(Change::Redact { text: at, by: replaced(&text, &known).into(), ranges: known.into() });
         }
     }
     for (at, call) in view.message.calls.iter().enumerate() {
         let arguments = call.arguments.text(view.body);
         if let Some(by) = state.hidden.hide_in(&arguments, view.index) {
-            plan.redact_call(at, by.into());
+            plan.edit(Change::RedactCall { call: at, by: by.into() });
         }
     }
 }

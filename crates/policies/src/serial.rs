@@ -21,7 +21,7 @@ use super::about::{About, NO_TOOLS, list_tools};
 use super::pattern::{Pattern, any_concerns, problem_of};
 use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy, RequestView};
-use model::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
+use model::plan::{Plan, Proposed, Reason, ReasonKind, ToolsEdit, Verdict};
 use serde::Deserialize;
 
 /// See the module.
@@ -76,7 +76,7 @@ impl Policy for Serial {
     fn open(&self, request: &RequestView<'_>, _running: &mut Running, plan: &mut Plan) {
         let mut declared = request.tools.iter();
         if !request.tools.is_empty() && declared.all(|tool| any_concerns(&self.tools, &tool.name)) {
-            plan.one_call_at_a_time();
+            plan.edit_tools(ToolsEdit::OneCallAtATime);
         }
     }
 

@@ -34,7 +34,7 @@ use super::texts::{Text, Texts};
 use super::{ConfigError, Policy, RequestView};
 use machine::{Happening, Machine, Position, Said};
 use model::Event;
-use model::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
+use model::plan::{Finding, Plan, Proposed, Reason, ReasonKind, Verdict};
 use std::sync::Arc;
 
 /// See the module.
@@ -92,7 +92,7 @@ impl Policy for States {
 
     fn open(&self, request: &RequestView<'_>, state: &mut MachineState, _plan: &mut Plan) {
         if self.machine.restricts() {
-            state.declared = request.tools.iter().map(|tool| tool.name.to_string()).collect();
+            state.declared = Arc::clone(&request.names);
         }
     }
 
@@ -124,7 +124,7 @@ impl Policy for States {
 
     fn close(&self, state: &MachineState, plan: &mut Plan) {
         if let Some(state) = self.machine.states.get(state.position.state) {
-            plan.state = Some(state.name.as_str().into());
+            plan.report(Finding::State(state.name.as_str().into()));
         }
     }
 

@@ -22,7 +22,7 @@ use super::pattern::{Pattern, any_concerns, problem_of};
 use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy};
 use model::Event;
-use model::plan::{CallEffect, Plan, Proposed, Reason, ReasonKind, Verdict};
+use model::plan::{CallEffect, Finding, Plan, Proposed, Reason, ReasonKind, Verdict};
 use serde::Deserialize;
 
 /// See the module.
@@ -103,7 +103,7 @@ impl Policy for Taint {
     fn read(&self, event: &Event<'_>, tainted: &mut Tainted, plan: &mut Plan) {
         match event {
             Event::TurnBegins(_) => *tainted = Tainted::default(),
-            Event::Result(_) if plan.is_flagged_here() => tainted.results += 1,
+            Event::Result(_) if plan.findings_here().any(Finding::is_instructions) => tainted.results += 1,
             _ => {}
         }
     }

@@ -36,9 +36,9 @@ use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy, RequestView};
 use cut::announce::{self, Wording};
 use cut::{Bounds, How, MIN_CHARS, blob};
-use earlier_results::{EarlierResults, REPEATED};
+use earlier_results::{EarlierResults, Pointer, REPEATED};
 use model::identity::Domain;
-use model::plan::Plan;
+use model::plan::{Change, Finding, Plan};
 use model::tokens::estimate_json;
 use model::{Event, LengthCut, ToolResult};
 use re_request::ReRequests;
@@ -206,7 +206,7 @@ impl Policy for Truncate {
             }
             Event::Result(result) => {
                 if let Some(tool) = result.call.and_then(|call| state.re_requests.re_requested(call)) {
-                    plan.re_request(&tool);
+                    plan.report(Finding::ReRequest { tool: tool.into() });
                 }
                 if !result.view.message.odd {
                     self.read_result(result, state, plan);
@@ -240,11 +240,12 @@ impl Truncate {
             // If the original is cleared later, the cut applies.
             let instead = redacted.get(&at).map(|by| &**by);
             if let Some((by, gone_chars)) = shortened(result, text, instead, bounds, &self.fingerprint) {
-                plan.shorten(at, by, gone_chars);
+                plan.edit(Change::Shorten { text: at, by, gone_chars });
                 result.call.iter().for_each(|call| state.re_requests.cut(call));
             }
             if let Some(pointer) = pointer {
-                plan.point(at, pointer.text, pointer.gone_chars, pointer.original);
+                let Pointer { text: by, gone_chars, original } = pointer;
+                plan.edit(Change::Point { text: at, by, gone_chars, original });
             }
         }
     }

@@ -37,6 +37,12 @@ pub(crate) fn costs(sources: &[Source]) -> Vec<Cost> {
             aim: 1,
         },
         Cost {
+            name: "members for one policy",
+            meaning: "public members of what policies see (`RequestView`, `View`, `Proposed`, `Plan`) that one policy names, and no module that policies share",
+            count: members_for_one_policy(sources).len(),
+            aim: 5,
+        },
+        Cost {
             name: "methods of a dialect",
             meaning: "methods of the traits in crate `dialects`, and public functions of `dialects::chat` called from outside of it",
             count: methods_of_a_dialect(sources),
@@ -122,6 +128,59 @@ fn ways_to_wait(sources: &[Source]) -> usize {
     body.lines().filter(|line| line.trim_start().starts_with("///") && line.contains("[`Input::")).count()
 }
 
+/// The types that policies are given, each with the names that its values have in the code of policies.
+const SEEN: [(&str, &[&str]); 4] =
+    [("RequestView", &["request"]), ("View", &["view"]), ("Proposed", &["call"]), ("Plan", &["plan"])];
+
+/// See [`costs`].
+fn members_for_one_policy(sources: &[Source]) -> BTreeSet<&str> {
+    let of_crate = || sources.iter().filter(|source| source.room() == "policies");
+    let policies: BTreeSet<&str> =
+        of_crate().filter(|source| source.code.contains("impl Policy for ")).filter_map(submodule).collect();
+    let mut users: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for source in of_crate() {
+        users.entry(submodule(source).unwrap_or_default()).or_default().insert(&source.code);
+    }
+    let names = |code: &str, values: &[&str], member: &str| {
+        let of = |value: &&str| after(code, &format!("{value}.")).any(|word| word == member);
+        values.iter().any(of)
+    };
+    let of_one = SEEN.iter().flat_map(|(name, values)| {
+        public_members(sources, name).into_iter().filter(|member| {
+            let of = users.iter().filter(|(_, code)| code.iter().any(|code| names(code, values, member)));
+            let of: Vec<&str> = of.map(|(user, _)| *user).collect();
+            matches!(of.as_slice(), [user] if policies.contains(user))
+        })
+    });
+    of_one.collect()
+}
+
+/// The module of its crate that a file belongs to.
+fn submodule(source: &Source) -> Option<&str> {
+    source.module.get(1).map(String::as_str)
+}
+
+/// The public fields and methods of the type `name`.
+fn public_members<'a>(sources: &'a [Source], name: &str) -> BTreeSet<&'a str> {
+    let mut members = BTreeSet::new();
+    for source in sources.iter().filter(|source| ["model", "policies"].contains(&source.room())) {
+        let heads = [format!("pub struct {name}"), format!("impl {name}"), format!("impl<'a> {name}")];
+        for head in heads {
+            for (at, _) in source.code.match_indices(&head) {
+                let rest = &source.code[at + head.len()..];
+                let is_whole = !rest.starts_with(|letter: char| letter.is_alphanumeric() || letter == '_');
+                let Some(body) = rest.find("\n}").map(|end| &rest[..end]).filter(|_| is_whole) else {
+                    continue;
+                };
+                let lines = body.lines().filter_map(|line| line.strip_prefix("    pub "));
+                let lines = lines.map(|line| line.trim_start_matches("const ").trim_start_matches("fn "));
+                members.extend(lines.filter_map(|line| words(line).next()).map(|(_, word)| word));
+            }
+        }
+    }
+    members
+}
+
 /// See [`costs`].
 fn methods_of_a_dialect(sources: &[Source]) -> usize {
     let shared = sources.iter().filter(|source| source.room() == "dialects");
@@ -191,7 +250,7 @@ fn reach<'a>(from: &'a str, imports: &BTreeMap<&'a str, BTreeSet<&'a str>>) -> B
 }
 
 /// The words that follow `before` in `code`.
-fn after<'a>(code: &'a str, before: &'a str) -> impl Iterator<Item = &'a str> {
+fn after<'a, 'b>(code: &'a str, before: &'b str) -> impl Iterator<Item = &'a str> + use<'a, 'b> {
     code.match_indices(before)
         .filter_map(move |(at, _)| words(&code[at + before.len()..]).next())
         .map(|(_, word)| word)

@@ -79,7 +79,7 @@ fn flattened(body: &Bytes) -> Option<Rope> {
 mod tests {
     use super::*;
     use crate::variant::{Asking, Placement};
-    use model::plan::{Change, Edit, Plan};
+    use model::plan::{Change, Edit, Plan, ToolsEdit};
     use model::source::ItemId;
 
     fn written(body: &str, variant: &Variant, hidden: &[&str], restored: &[(usize, Bytes)]) -> String {
@@ -156,7 +156,7 @@ mod tests {
             ("", &[], false),
         ] {
             let mut plan = Plan::default();
-            plan.one_call_at_a_time();
+            plan.edit_tools(ToolsEdit::OneCallAtATime);
             let out = written_as(&body(members), &plain(), (plan, hidden), &[]);
             assert_eq!(out.contains(r#""parallel_tool_calls":false"#), asked, "{members} without {hidden:?}");
         }

@@ -33,7 +33,7 @@ struct Piece {
 impl Answer {
     /// The content of the message in `view`.
     pub fn of(view: &View<'_>) -> Self {
-        let piece = |span, is_text| Piece { at: view.source_span(span), is_text };
+        let piece = |span, is_text| Piece { at: SourceSpan::new(view.id, span), is_text };
         let text = |span| piece(span, true);
         match &view.message.content {
             Content::Absent | Content::Null(_) => Self::default(),

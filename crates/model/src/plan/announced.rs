@@ -3,7 +3,6 @@
 
 use super::{Cursor, Plan};
 use crate::account::{Marks, SCOPES};
-use std::sync::Arc;
 
 /// A notice about amounts that the history does not show: the state store keeps it for later requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,10 +22,5 @@ impl Plan {
         let Cursor { message, policy } = self.at;
         self.announced.push(Announced { policy, message, text: text.clone(), marks });
         self.notice(word, text);
-    }
-
-    /// Keeps what the model is shown is left of each counted thing, for the conversation's next requests.
-    pub fn show_left(&mut self, left: Vec<(Arc<str>, u64)>) {
-        self.left = Some(left);
     }
 }

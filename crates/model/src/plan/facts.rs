@@ -2,7 +2,7 @@
 //! forms of other policies' edits. Reports what was planned; plans nothing.
 
 use super::work::step;
-use super::{Change, Edit, Frame, Plan};
+use super::{Change, Edit, Finding, Frame, Plan};
 use crate::source::Order;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -94,39 +94,6 @@ impl<'a> ResultFacts<'a> {
 }
 
 impl Plan {
-    /// Puts `text` before the description of the tool `at` this index of those that the request declares.
-    pub fn annotate_tool(&mut self, at: usize, text: String) {
-        self.annotated.push((self.at.policy, at, text));
-    }
-
-    /// What is put before descriptions: the policy, the tool's index, the text.
-    pub fn annotated_tools(&self) -> impl Iterator<Item = (&'static str, usize, &str)> {
-        self.annotated.iter().map(|(policy, at, text)| (*policy, *at, text.as_str()))
-    }
-
-    /// Marks the `text`-th string of text of the event being read: it may hold instructions that do not come from the
-    /// user.
-    pub fn flag(&mut self, text: usize) {
-        self.flagged.push((self.at.message, text));
-    }
-
-    /// Whether a policy before this one has flagged the result being read.
-    pub fn is_flagged_here(&self) -> bool {
-        self.flagged.last().is_some_and(|(message, _)| *message == self.at.message)
-    }
-
-    /// Reports the share of a budget that is left after the event being read, 0 to 1; of several the least counts.
-    pub fn report_budget_left(&mut self, share: f64) {
-        let here = self.at.message;
-        let known = self.budget_left.filter(|(message, _)| *message == here);
-        self.budget_left = Some((here, known.map_or(share, |(_, known)| known.min(share))));
-    }
-
-    /// What a policy before this one has reported of a budget, for the event being read.
-    pub fn budget_left_here(&self) -> Option<f64> {
-        self.budget_left.filter(|(message, _)| *message == self.at.message).map(|(_, share)| share)
-    }
-
     /// Whether a policy before this one changes any text of the result being read.
     pub fn changes_text_here(&self) -> bool {
         let changes = |change: &Change| !matches!(change, Change::Notice { .. } | Change::Remark { .. });
@@ -140,9 +107,10 @@ impl Plan {
         for edit in self.planned_here() {
             facts.take(&edit.change, &self.order);
         }
-        let here = self.at.message;
-        for (_, text) in self.flagged.iter().rev().take_while(|(message, _)| *message == here) {
-            facts.0.entry(*text).or_default().flagged = true;
+        for finding in self.findings_here() {
+            if let Finding::Instructions { text } = finding {
+                facts.0.entry(*text).or_default().flagged = true;
+            }
         }
         facts
     }

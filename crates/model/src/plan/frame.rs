@@ -1,6 +1,5 @@
 //! Frames: lines of toolrein's that are put before and after a text. Plain data.
 
-use super::{Change, Plan};
 use std::sync::Arc;
 
 /// Lines of ours before and after a text.
@@ -14,12 +13,5 @@ impl Frame {
     /// The frame of these two, whose line ends are theirs.
     pub fn new(before: &str, after: &str) -> Self {
         Self { before: before.into(), after: after.into() }
-    }
-}
-
-impl Plan {
-    /// Puts lines of ours around the `text`-th string of text of the event being read.
-    pub fn surround(&mut self, text: usize, frame: Frame) {
-        self.edit(Change::Surround { text, frame });
     }
 }

@@ -1,30 +1,13 @@
 //! What plans hide from the model: values in texts, in arguments of calls, in JSON values that are no texts, and in
 //! whatever the model may read later.
 
-use super::placeholders::{Placeholders, Redaction};
+use super::placeholders::Placeholders;
 use super::{Change, Plan};
 use crate::source::ItemId;
 use std::sync::Arc;
-use wire::body::Span;
 use wire::escaped_text::EscapedText;
 
 impl Plan {
-    /// Hides values in the `text`-th string of text of the event being read: `by` is the whole text with placeholders
-    /// in the place of `ranges`.
-    pub fn redact(&mut self, text: usize, by: EscapedText, ranges: Arc<[Redaction]>) {
-        self.edit(Change::Redact { text, by, ranges });
-    }
-
-    /// Gives the `call`-th call of the event being read other arguments, in which values are hidden.
-    pub fn redact_call(&mut self, call: usize, by: EscapedText) {
-        self.edit(Change::RedactCall { call, by });
-    }
-
-    /// Hides values in the JSON value at `span` of the body, which belongs to the event being read.
-    pub fn redact_value(&mut self, span: Span, ranges: Arc<[Redaction]>) {
-        self.edit(Change::RedactValue { span, ranges });
-    }
-
     /// Keeps `values` from the model wherever it may read them later: in notices, in reasons and answers about calls.
     /// The policy puts them back into calls, also into those that are answers.
     pub fn hide_values(&mut self, values: Arc<Placeholders>) {

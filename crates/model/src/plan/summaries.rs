@@ -65,7 +65,27 @@ pub struct ModelEndpoint {
     pub key_env: Option<String>,
 }
 
+/// What is known of the summary of one batch when the batch is cleared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BatchSummary {
+    /// It was made before.
+    Pinned { blank: SummaryBlank, summary: Arc<str> },
+    /// The decision on a batch of an earlier request is not known any more.
+    Lost(Hash),
+    /// It could be made before the request is sent.
+    Wanted(SummaryWanted),
+}
+
 impl Plan {
+    /// Takes what is known of the summary of a batch that was cleared.
+    pub fn summarise(&mut self, batch: BatchSummary) {
+        match batch {
+            BatchSummary::Pinned { blank, summary } => self.put_summary(&blank, &summary),
+            BatchSummary::Lost(name) => self.summaries.lost.push(name),
+            BatchSummary::Wanted(wanted) => self.summaries.wanted = Some(wanted),
+        }
+    }
+
     /// Puts the summary that is wanted into the plan; without one the plan stays as it is. The conversation need not be
     /// read again: no estimate counts a summary's length, so it moves no boundary.
     pub fn fulfil_summary(&mut self, summary: Option<&str>) {
@@ -76,7 +96,7 @@ impl Plan {
     }
 
     /// Puts `summary` into the plan at `blank`.
-    pub fn put_summary(&mut self, blank: &SummaryBlank, summary: &str) {
+    fn put_summary(&mut self, blank: &SummaryBlank, summary: &str) {
         let item = self.order.id(blank.message);
         let is_blank = |edit: &Edit| {
             let clears = |text: usize| edit.item == item && text == blank.text;

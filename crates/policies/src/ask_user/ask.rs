@@ -5,7 +5,7 @@ use super::super::RequestView;
 use super::super::texts::{Text, Texts, described};
 use model::Event;
 use model::message::Content;
-use model::plan::{Clarification, Issue, Plan, Proposed, Reason, ReasonKind, Verdict};
+use model::plan::{Clarification, Issue, Plan, Proposed, Reason, ReasonKind, ToolsEdit, Verdict};
 use serde::Deserialize;
 use std::sync::Arc;
 use wire::hidden_unicode::strip;
@@ -119,10 +119,10 @@ impl Asking {
         if !self.on {
             return;
         }
-        plan.own(TOOL, false);
+        plan.edit_tools(ToolsEdit::Own { name: TOOL, reads_results: false });
         // The reply that is forced is a call of the client's.
         if !request.forced {
-            plan.declare(Arc::clone(declaration));
+            plan.edit_tools(ToolsEdit::Declare(Arc::clone(declaration)));
         }
     }
 

@@ -5,7 +5,7 @@ use super::super::context::characters;
 use super::super::texts::{Text, Texts};
 use bytes::Bytes;
 use model::identity::{Domain, Hash};
-use model::plan::{Frame, SummaryBlank};
+use model::plan::{Change, Frame, SummaryBlank};
 use model::{ToolResult, View};
 use std::fmt::Display;
 use wire::body::Str;
@@ -120,9 +120,10 @@ impl Old {
         Quote { start, chars }
     }
 
-    /// The marker.
-    pub(super) fn marker(&self, Quote { start, chars }: &Quote, texts: &Texts) -> String {
-        format!("{}\n{start}", note(&self.tool, *chars, self.reader, texts))
+    /// The change that puts the marker in its place.
+    pub(super) fn clear(&self, quote: &Quote, texts: &Texts) -> Change {
+        let by = format!("{}\n{}", note(&self.tool, quote.chars, self.reader, texts), quote.start);
+        Change::Clear { text: self.text, by: by.into(), gone_chars: quote.gone_chars() }
     }
 
     /// Where a summary goes, of this result and of those before it: after its marker.

@@ -7,7 +7,7 @@ use super::*;
 use crate::scenario::marking;
 use crate::set::Rule;
 use model::Transcript;
-use model::plan::{BatchSummaries, Change};
+use model::plan::{BatchSummaries, Change, Finding};
 use model::summaries::Summaries;
 use model::testing::{SampleItem, SampleRequest, call, hidden_exchange, reply, result, system, user};
 use std::sync::Arc;
@@ -371,7 +371,7 @@ fn each_batch_refers_to_the_batch_before_it() {
 
 #[test]
 fn flagged_results_are_not_summarised_and_a_batch_of_these_alone_has_no_summary() {
-    let flag = |mark| marking(mark, |plan| plan.flag(0));
+    let flag = |mark| marking(mark, |plan| plan.report(Finding::Instructions { text: 0 }));
     let talk = Talk::begin().calls("look", &[format!("FLAG {}", thousands(1, 1))]).reads(9);
     let wanted =
         |rules: &[Arc<dyn Rule>]| summarising_after(rules, &talk, PinnedAnswer(None), false).summaries.wanted;

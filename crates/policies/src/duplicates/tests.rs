@@ -7,8 +7,8 @@ use super::super::scenario::{
 };
 use super::*;
 use crate::set::{Judge, Rule};
-use model::plan::ReasonKind;
 use model::plan::work::assert_linear;
+use model::plan::{Change, ReasonKind};
 use model::testing::SampleRequest;
 use proptest::prelude::*;
 
@@ -135,7 +135,8 @@ fn the_model_reads_the_earlier_result_or_the_head_of_a_long_one() {
 
 #[test]
 fn a_result_that_was_kept_from_the_model_is_not_quoted() {
-    let hides = marking("secret", |plan| plan.block_text(0, "gone".into(), 6));
+    let hides =
+        marking("secret", |plan| plan.edit(Change::BlockText { text: 0, by: "gone".into(), gone_chars: 6 }));
     let notes = marking("secret", |plan| plan.remark("flagged"));
     let scenario = [user("q"), paid("the secret word")];
     for (before, quoted) in [(hides, false), (notes, true)] {

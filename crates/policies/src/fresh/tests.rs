@@ -5,7 +5,7 @@ use super::super::scenario::{
     NOW_MS, Step, call_at, calls, marking, passes, problem, random, random_reply, read, user, verdicts,
 };
 use super::*;
-use model::plan::{Reason, ReasonKind};
+use model::plan::{Change, Reason, ReasonKind};
 use model::testing::{self, SampleRequest};
 use proptest::prelude::*;
 
@@ -177,7 +177,8 @@ fn the_model_reads_what_is_current() {
 
 #[test]
 fn what_was_kept_from_the_model_is_not_quoted() {
-    let hides = marking("c2", |plan| plan.block_text(0, "gone".into(), 6));
+    let hides =
+        marking("c2", |plan| plan.edit(Change::BlockText { text: 0, by: "gone".into(), gone_chars: 6 }));
     let mut judge = read(&[hides, policy::<Fresh>(&rule(""))], &[user("q"), shown("c2")]).1;
     let reason = judge.rule(0, "award", Some(C1), NOW_MS).objections.remove(0).1;
     assert!(reason.message.contains("that is not what show gave last"), "{}", reason.message);

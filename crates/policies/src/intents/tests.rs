@@ -3,7 +3,7 @@
 use super::super::cases::{plan_of, policy};
 use super::super::scenario::{Step, calls, items, marking, problem, read, says, user};
 use super::*;
-use model::plan::Change;
+use model::plan::{Change, Finding};
 use model::testing::{self, SampleItem, SampleRequest, call, reply, result};
 use proptest::prelude::*;
 
@@ -235,7 +235,8 @@ fn no_other_tool_and_no_flagged_result_carries_intents() {
         assert_eq!(edits(ALL, &after(tool, &envelope(END))), [], "{tool}");
     }
     let scenario = after("shop", &envelope(END));
-    let rules = [marking("order", |plan| plan.flag(0)), policy::<Intents>(ALL)];
+    let rules =
+        [marking("order", |plan| plan.report(Finding::Instructions { text: 0 })), policy::<Intents>(ALL)];
     let (plan, mut judge) = read(&rules, &scenario);
     let words: Vec<_> = plan.edits.iter().map(|edit| edit.change.word()).collect();
     assert_eq!(words, ["flagged"]);

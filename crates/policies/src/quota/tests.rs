@@ -7,7 +7,7 @@ use crate::set::Judge;
 use crate::set::PolicySet;
 use model::account::{Account, PlacedNotice};
 use model::calls::canonical_hash;
-use model::plan::Refusal;
+use model::plan::{Finding, Refusal};
 use model::testing::{SampleRequest, assistant, call, reply, result, user};
 use model::uses::{Use, request_key, use_key, uses_at};
 
@@ -264,7 +264,11 @@ fn the_model_is_shown_once_that_little_is_left_and_once_that_nothing_is() {
         let spent = vec![8 * HOUR; used];
         let plan = plan_with(NOTIFY, &turn("image", 2), &spent, account.clone());
         let expected: Vec<_> = shown.map(|text| (4, text)).into_iter().collect();
-        assert_eq!((notices(&plan), &plan.left), (expected, &after), "{before:?} {used}");
+        let left = plan.findings().find_map(|(_, finding)| match finding {
+            Finding::AmountsLeft(left) => Some(left.clone()),
+            _ => None,
+        });
+        assert_eq!((notices(&plan), left), (expected, after), "{before:?} {used}");
         assert_eq!(plan.announced.len(), usize::from(shown.is_some()));
         for (table, request) in
             [(NOTIFY, turn("other", 2)), (&NOTIFY.replace("notify = 2", ""), turn("image", 2))]

@@ -5,7 +5,7 @@ use crate::cases::{policy, read_knowing};
 use crate::compact::Compact;
 use crate::set::{Judge, Rule, Ruling};
 use crate::truncate::Truncate;
-use model::plan::Change;
+use model::plan::{Change, Frame};
 use model::request::Choice;
 use model::testing::{SampleItem, SampleRequest, assistant, call, hidden_exchange, reply, result, user};
 use serde_json::{Value, json};
@@ -27,10 +27,10 @@ impl Policy for Guard {
     fn read(&self, event: &Event<'_>, (): &mut (), plan: &mut Plan) {
         let Event::Result(result) = event else { return };
         match result.tool() {
-            "secret" => plan.block_text(0, "gone".into(), 10),
-            "web" => plan.surround(0, Frame::new("<data>\n", "\n</data>")),
-            "dirty" => plan.shorten(0, "washed".into(), 3),
-            "hidden" => plan.clean(0, 1),
+            "secret" => plan.edit(Change::BlockText { text: 0, by: "gone".into(), gone_chars: 10 }),
+            "web" => plan.edit(Change::Surround { text: 0, frame: Frame::new("<data>\n", "\n</data>") }),
+            "dirty" => plan.edit(Change::Shorten { text: 0, by: "washed".into(), gone_chars: 3 }),
+            "hidden" => plan.edit(Change::Clean { text: 0, gone_chars: 1 }),
             _ => {}
         }
     }

@@ -3,10 +3,10 @@
 //! the original's message, and the code that applies the plan decides.
 
 use super::super::texts::{Text, Texts};
-use model::ToolResult;
 use model::calls::Call;
 use model::identity::{Domain, Hash};
-use model::source::SourceSpan;
+use model::source::{ItemId, SourceSpan};
+use model::{ToolResult, View};
 use std::borrow::Cow;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
@@ -69,6 +69,7 @@ struct OnlyText {
 /// A result that the model reads.
 #[derive(Clone)]
 struct Original {
+    item: ItemId,
     /// The index of its message.
     message: usize,
     /// The longest text that is shown of it, in characters.
@@ -83,8 +84,8 @@ pub(super) struct Pointer {
     pub(super) text: EscapedText,
     /// Characters of the result.
     pub(super) gone_chars: usize,
-    /// The index of the message that it points to.
-    pub(super) original: usize,
+    /// The item that it points to.
+    pub(super) original: ItemId,
 }
 
 impl EarlierResults {
@@ -123,6 +124,7 @@ impl EarlierResults {
         let own = || {
             let (ordinal, ordinal_of_tool) = self.reply.get(call.position).copied()?;
             Some(Original {
+                item: view.id,
                 message: view.index,
                 limit,
                 tool: call.name.to_string(),
@@ -132,7 +134,7 @@ impl EarlierResults {
         };
         let content = || match &spelled {
             Cow::Borrowed(_) => view.text_digest(text),
-            Cow::Owned(spelled) => view.digest_of(spelled),
+            Cow::Owned(spelled) => digest_of(view, spelled),
         };
         match self.kinds.entry(Kind::of(&spelled)) {
             Entry::Vacant(kind) => {
@@ -141,13 +143,13 @@ impl EarlierResults {
                     self.results.insert(content(), original);
                     kind.insert(None);
                 } else {
-                    kind.insert(Some(OnlyText { text: view.source_span(text.span), original }));
+                    kind.insert(Some(OnlyText { text: SourceSpan::new(view.id, text.span), original }));
                 }
                 return None;
             }
             Entry::Occupied(mut kind) => {
                 if let Some(first) = kind.get_mut().take() {
-                    self.results.insert(view.digest_of(first.text.of(view.sources())), first.original);
+                    self.results.insert(digest_of(view, first.text.of(view.sources())), first.original);
                 }
             }
         }
@@ -168,8 +170,13 @@ impl EarlierResults {
             Some((EscapedText::from(original.pointer(&decoded, chars, texts)), chars))
         });
         let (text, gone_chars) = (*pointer).clone()?;
-        Some(Pointer { text, gone_chars, original: original.message })
+        Some(Pointer { text, gone_chars, original: original.item })
     }
+}
+
+/// As [`View::text_digest`], for a text that is none of the item's.
+fn digest_of(view: &View<'_>, text: &[u8]) -> Hash {
+    view.identity().key.hash(Domain::Text, &[text])
 }
 
 impl Original {

@@ -88,6 +88,7 @@ fn places(call: &Call) -> Vec<(String, String)> {
 mod tests {
     use crate::cases::{plan_of, policy};
     use crate::truncate::Truncate;
+    use model::plan::Finding;
     use model::testing::{SampleRequest, call, reply, result, user};
     use serde_json::{Value, json};
 
@@ -100,8 +101,9 @@ mod tests {
         }
         let request = SampleRequest::new(&items);
         let plan = plan_of(&policy::<Truncate>("max_chars = 1000\nduplicates = false"), &request);
-        assert!(plan.re_requests.iter().all(|re_request| &*re_request.tool == "read"));
-        plan.re_requests.iter().map(|re_request| re_request.message / 2).collect()
+        let is_of_read = |finding: &Finding| *finding == Finding::ReRequest { tool: "read".into() };
+        assert!(plan.findings().all(|(_, finding)| is_of_read(finding)));
+        plan.findings().map(|(message, _)| message / 2).collect()
     }
 
     #[test]
