@@ -9,7 +9,7 @@ use model::fact::{Record, RecordKind};
 use model::identity::{Hash, HashKey};
 use model::plan::approval::Confirmation;
 use model::released::Release;
-use model::store::{Evidence, HiddenExchange, Overflow, SentExchanges};
+use model::store::{Evidence, HiddenExchange, LengthRefusal, SentExchanges};
 use model::uses::Use;
 use state::claims::ClaimRecord;
 use state::redis::records::{Seals, SeenMarker, StoreKeys};
@@ -23,7 +23,7 @@ pub fn run(input: &[u8]) -> bool {
     match kind % 9 {
         0 => read::<Release>(body).is_some(),
         1 => read::<ClaimRecord>(body).is_some(),
-        2 => read::<Overflow>(body).is_some(),
+        2 => read::<LengthRefusal>(body).is_some(),
         3 => read::<Use>(body).is_some(),
         4 => read::<SentExchanges>(body).is_some(),
         5 => read::<SeenMarker>(body).is_some(),

@@ -19,8 +19,8 @@ use model::plan::ReservationResult;
 use model::plan::approval::Confirmation;
 use model::released::{NOTHING_HIDDEN, Release};
 use model::store::{
-    ApprovedCall, CallReservation, CallReservationResult, Claim, Evidence, HiddenExchange, MOST_EVIDENCE,
-    Overflow, Quota, QuotaCall, SentExchanges, Stop, UpstreamRecord, return_reservations,
+    ApprovedCall, CallReservation, CallReservationResult, Claim, Evidence, HiddenExchange, LengthRefusal,
+    MOST_EVIDENCE, Quota, QuotaCall, SentExchanges, Stop, UpstreamRecord, return_reservations,
 };
 use model::uses::Use;
 use state::StateStore;
@@ -276,7 +276,7 @@ async fn no_more_is_read_of_a_quota_than_it_needs() {
 async fn only_a_bounded_part_of_an_oversized_key_is_read() {
     let server = Server::start();
     let store = open(&server, "").await;
-    let overflow = Overflow { messages: 1, history: Hash(1), most_chars: None };
+    let overflow = LengthRefusal { messages: 1, history: Hash(1), most_chars: None };
     let mut writes = hidden(1, round(7, "x"));
     writes.add(Hash(3), evidence(7));
     writes.add(Hash(2), overflow);
@@ -289,7 +289,7 @@ async fn only_a_bounded_part_of_an_oversized_key_is_read() {
     }
     let (mut batch, exchanges) = asking::<HiddenExchange, 1>([1]);
     let evidence = batch.ask::<Evidence>([Hash(3), Hash(4)]);
-    batch.ask::<Overflow>([Hash(2)]);
+    batch.ask::<LengthRefusal>([Hash(2)]);
     let (other, counted) = open_at(server.port(), "").await;
     let answers = other.look_up(batch).await;
     assert_eq!(
@@ -681,7 +681,7 @@ mod cases {
 
     pub async fn the_newest_overflows_of_a_conversation_are_known_each_once(pair: &Pair) {
         let overflow =
-            |messages: usize| Overflow { messages, history: Hash(messages as u128), most_chars: None };
+            |messages: usize| LengthRefusal { messages, history: Hash(messages as u128), most_chars: None };
         let told = (0..100).chain([99, 80]).map(|messages| Writes::from_fact(Hash(3), overflow(messages)));
         let expected = (68..100).filter(|messages| *messages != 80).chain([80]).map(overflow).collect();
         pair.knows(told, [3], [expected]).await;

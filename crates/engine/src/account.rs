@@ -13,7 +13,7 @@ use model::Transcript;
 use model::account::{
     ALL_SCOPES, Account, Carried, Kind, MOST_PINS, Marks, Once, Pin, PlacedNotice, SCOPES, Scope, Sums, Tally,
 };
-use model::fact::Writes;
+use model::fact::{Answers, Batch, Ticket, Writes};
 use model::histories::beginnings;
 use model::identity::{Hash, Identity};
 use model::plan::{Announced, Finding, Plan};
@@ -41,6 +41,8 @@ pub(super) struct AccountKeys {
     named: Option<Hash>,
     /// The key of the caller's day, where that is limited.
     day: Option<Hash>,
+    /// The accounts as of the request and of these replies.
+    carried: Ticket<Arc<Carried>>,
 }
 
 /// What is known of the account, and what the exchange adds to it.
@@ -93,35 +95,37 @@ pub(super) struct Spent {
 }
 
 impl AccountKeys {
-    /// The keys of the request in `transcript`, which came at `now_ms`.
-    pub(super) fn of(
+    /// Asks for the account of the request in `transcript`, which came at `now_ms`.
+    pub(super) fn ask(
         transcript: &Transcript,
         positions: &[HiddenPosition],
         accounting: Accounting,
         now_ms: u64,
+        batch: &mut Batch,
     ) -> Self {
         let identity = &transcript.identity;
         let newest = positions.iter().rev().take(MOST_REPLIES);
         let replies = newest.flat_map(|position| {
             keys_at(transcript, *position).into_iter().map(|key| (position.message, key))
         });
-        let named = identity.explicit.is_some();
-        Self {
-            own: identity.account(transcript.request_key(), None),
-            replies: replies.collect(),
-            named: named.then(|| identity.account(transcript.conversation(), None)),
-            day: accounting.day.then(|| identity.day_account(now_ms / DAY_MS)),
-        }
-    }
-
-    /// All keys under which the account as of an earlier reply or try may be stored.
-    pub(super) fn carried(&self) -> Vec<Hash> {
-        std::iter::once(self.own).chain(self.replies.iter().map(|(_, key)| *key)).collect()
+        let replies: Vec<(usize, Hash)> = replies.collect();
+        let own = identity.account(transcript.request_key(), None);
+        let named = identity.explicit.is_some().then(|| identity.account(transcript.conversation(), None));
+        let day = accounting.day.then(|| identity.day_account(now_ms / DAY_MS));
+        let carried = batch.ask(std::iter::once(own).chain(replies.iter().map(|(_, key)| *key)));
+        let keys = Self { own, replies, named, day, carried };
+        batch.sums = keys.sums();
+        keys
     }
 
     /// The keys of the sums.
     pub(super) fn sums(&self) -> Vec<Hash> {
         self.named.into_iter().chain(self.day).collect()
+    }
+
+    /// The accounts that are known, as of the request and of the newest replies.
+    pub(super) fn carried(&self, answers: &Answers) -> Vec<Option<Arc<Carried>>> {
+        answers.values(&self.carried)
     }
 
     /// The key of the sum of `scope` that other requests may add to at the same time, where there is one.
@@ -423,7 +427,13 @@ mod tests {
         let identity = Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None };
         let mut transcript = sample.transcript(&identity);
         let reply = nth.checked_sub(1).map(|before| (2 * before + 1, Hash(2)));
-        let keys = AccountKeys { own: Hash(1), replies: reply.into_iter().collect(), named: None, day: None };
+        let keys = AccountKeys {
+            own: Hash(1),
+            replies: reply.into_iter().collect(),
+            named: None,
+            day: None,
+            carried: Ticket::default(),
+        };
         let (mut open, account) =
             OpenAccount::open(keys, &transcript, (known, &[]), (now_ms, false), (Sums::default(), None));
         transcript.account = Some(Arc::new(account));
@@ -488,7 +498,13 @@ mod tests {
             ..Carried::default()
         };
         let known = [None, Some(Arc::new(carried))];
-        let keys = AccountKeys { own: Hash(1), replies: vec![(1, Hash(2))], named: None, day: None };
+        let keys = AccountKeys {
+            own: Hash(1),
+            replies: vec![(1, Hash(2))],
+            named: None,
+            day: None,
+            carried: Ticket::default(),
+        };
         let (_, account) =
             OpenAccount::open(keys, &transcript, (&known, &[]), (now_ms, true), (Sums::default(), None));
         assert_eq!(account.used_at(Scope::Turn, now_ms).get(Kind::Millis), 5_000);

@@ -1,6 +1,7 @@
 //! The effects that calls of one client request wait for: a person's decision, their time, another model, a tool. Has the
 //! driver start them, and notes what became of each. The judge decides on the calls.
 
+use super::approvals::approve_lastingly;
 use super::effects::{ApprovalRequest, AskedModel, Effect, EffectId, EffectResult};
 use super::{Core, confirm};
 use crate::judging::{Awaited, Judging, WaitingCall};
@@ -12,7 +13,7 @@ use model::identity::Hash;
 use model::plan::ModelQuestion;
 use model::plan::approval::{ApprovalDecision, Decided, HeldCall};
 use model::record::{ApprovalRecord, Consent, JudgedCall, On, Said, Verdict};
-use model::store::{ApprovedCall, CallReservation, CallReservationResult, return_reservations};
+use model::store::{CallReservation, CallReservationResult, return_reservations};
 use policies::about::Confirming;
 use policies::pattern::any_concerns;
 use std::sync::Arc;
@@ -195,8 +196,9 @@ fn remember_approval(core: &mut Core, context: Hash, call: &HeldCall) {
     let (identity, memo) = (&core.identity, &*core.shared.memo);
     let arguments = arguments_hash(&call.arguments, identity, memo);
     let key = identity.call_key(identity.root(), call.call_id.as_bytes(), &call.tool, arguments);
-    let approval = identity.approval(key, context);
-    core.store(Writes::from_fact(approval, ApprovedCall));
+    let mut writes = Writes::default();
+    approve_lastingly(&[identity.approval(key, context)], &mut writes);
+    core.store(writes);
 }
 
 /// A call that waited for a person or for its time, for the record. Without a decision, one that waits for its time is not

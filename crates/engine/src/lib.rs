@@ -8,6 +8,7 @@
 mod account;
 pub mod adaptation;
 mod answer;
+mod approvals;
 mod call_effects;
 pub mod confirm;
 mod core;
@@ -16,6 +17,7 @@ pub mod error;
 mod exchange_form;
 mod hidden_values;
 pub mod judging;
+mod length;
 mod look_up;
 mod notes;
 pub mod offline;
@@ -39,6 +41,7 @@ pub mod store;
 mod tests;
 pub mod text_agents;
 pub mod treatment;
+mod upstream_history;
 
 pub use self::effects::{Admission, ApprovalRequest, AskedModel, Effect, EffectId, EffectResult};
 pub use self::request_forms::{Accepts, Outgoing};
@@ -48,20 +51,20 @@ pub use self::steps::{Answer, Break, Input, Output, WholeReply};
 
 use self::core::Core;
 use self::error::ProxyError;
-use self::look_up::{PendingLookUp, find_history, take_history};
+use self::look_up::PendingLookUp;
 use self::plan::{Planned, Summarising, plan_request, take_claim, take_summary};
 use self::running::Running;
+use self::upstream_history::{HistoryTicket, find_history, take_history};
 use crate::judging::Judging;
 use crate::settings::{InFlight, Settings};
 use bytes::Bytes;
 use dialects::AnyDialect;
-use model::fact::{Ticket, Writes};
+use model::fact::Writes;
 use model::identity::{HashKey, Identity};
 use model::memo::Memo;
 use model::plan::Plan;
 use model::record::{JudgedCall, On, RequestRecord};
 use model::request::Request;
-use model::store::UpstreamRecord;
 use model::summaries::Summaries;
 use pipeline::ClientChoice;
 use std::sync::Arc;
@@ -109,7 +112,7 @@ enum Phase {
     /// Waits for other requests of the conversation.
     Admission,
     /// Waits for what is known of the conversation that the upstream keeps.
-    History(Ticket<UpstreamRecord>),
+    History(HistoryTicket),
     LookUp(Box<PendingLookUp>),
     Summary(Box<Summarising>),
     Claim(Box<Planned>),

@@ -3,6 +3,7 @@
 use super::account::{AccountKeys, OpenAccount};
 use super::error::ProxyError;
 use super::hidden_values::hide_in;
+use super::length::Length;
 use super::look_up::{PendingLookUp, prompt_tokens};
 use super::notes::{note_known, note_new, note_unjudged};
 use super::refusals::ModelRefusals;
@@ -10,21 +11,19 @@ use super::running::Running;
 use super::text_agents::{CALLS_AS_TEXT, has_calls_as_text};
 use super::{Core, Effect, Now, Output, Phase, fail};
 use crate::confirm::Answer;
-use crate::restore::restored;
 use crate::sent::Sent;
 use bytes::Bytes;
 use dialects::summary::question;
-use model::account::{Account, Carried, Sums, Tally};
+use model::Transcript;
+use model::account::Sums;
 use model::assembled::Assembled;
 use model::fact::{Answers, Writes};
-use model::histories::Histories;
 use model::identity::{Domain, Hash};
 use model::plan::approval::Confirmation;
 use model::plan::{BatchSummaries, Finding, Plan, Refusal};
 use model::record::{ApprovalRecord, Consent, Context, On, PrefixBreak, REJECTED, SummaryResult};
-use model::store::{KnownEvidence, Overflow, SentExchanges, overflows_of};
+use model::store::SentExchanges;
 use model::uses::Use;
-use model::{LengthCut, Transcript};
 use policies::set::Judge;
 use std::sync::Arc;
 
@@ -33,7 +32,7 @@ const CONFIRM: &str = "confirm";
 
 /// A planned request that waits for a summary.
 pub(super) struct Summarising {
-    sought: Box<PendingLookUp>,
+    pending: Box<PendingLookUp>,
     known: KnownFacts,
     plan: Box<Plan>,
     judge: Judge,
@@ -78,22 +77,6 @@ pub(super) struct Planned {
     answer: Option<Answer>,
 }
 
-/// What is known of the request's length, and the keys under which an overflow is stored.
-#[derive(Default)]
-pub(super) struct Length {
-    pub(super) conversation: Hash,
-    /// The digest of the request's messages.
-    pub(super) history: Hash,
-    /// See [`Transcript::length_cuts`].
-    pub(super) cuts: Vec<LengthCut>,
-    /// How many characters are left of each result of this request, where its length needs that.
-    pub(super) most_chars: Option<usize>,
-    /// How many messages the conversation has.
-    pub(super) messages: usize,
-    /// See [`Transcript::account`].
-    account: Option<Arc<Account>>,
-}
-
 /// The calls that a person has approved, with the key of the question's text.
 pub(super) type Approved = (Hash, Arc<Confirmation>);
 
@@ -108,38 +91,32 @@ fn tools_of(question: &Confirmation) -> Vec<String> {
 /// Runs the policies over the conversation with the store's facts.
 pub(super) fn plan_request(
     core: &mut Core,
-    mut sought: Box<PendingLookUp>,
-    mut answers: Box<Answers>,
+    mut pending: Box<PendingLookUp>,
+    answers: Box<Answers>,
     now: Now,
 ) -> Phase {
-    let (account, ahead) = (sought.account.take(), sought.ahead);
+    let (account, ahead) = (pending.account.take(), pending.ahead);
     core.count_ahead(account.as_ref(), ahead);
-    let PendingLookUp { transcript, model_name, model, positions, calls, answer, approvals, tickets, .. } =
-        &mut *sought;
+    let PendingLookUp { transcript, model_name, hidden, calls, approvals, lengths, .. } = &mut *pending;
     let first_sent = transcript.first_sent();
-    let mut released: Vec<_> = answers.find(&tickets.calls).map(Option::<&_>::cloned).collect();
+    let mut released = calls.released(&answers);
     core.store(calls.adopt(&mut released, transcript));
-    let (mut restored, lost) = restored(transcript, positions, &answers.lists(&tickets.hidden), &released);
+    let (mut restored, lost) = hidden.restored(transcript, &answers, &released);
     // The upstream has the messages that it keeps in full, so nothing is put back into them.
     restored.retain(|(message, _)| *message >= first_sent);
     transcript.learn_releases(&released, now.ms);
-    for (at, approved) in approvals.iter().zip(answers.find(&tickets.approvals)) {
-        transcript.calls.calls[*at].approved = approved.is_some();
-    }
+    approvals.mark_approved(transcript, &answers);
     for (message, exchange) in &restored {
         let items = core.dialect.source(exchange);
         items.into_iter().for_each(|items| transcript.add_hidden(*message, items));
     }
     transcript.tier.clone_from(&core.tier);
-    let overflows = overflows_of(answers.records(&tickets.overflows), transcript, model.all);
-    transcript.overflows = overflows.iter().map(|overflow| overflow.messages).collect();
-    transcript.length_cuts = overflows.iter().filter_map(Overflow::cut).collect();
-    let asked = answers.records(&tickets.question).into_iter().next();
+    lengths.learn(transcript, &answers);
+    let (answer, asked) = (&approvals.answer, approvals.asked(&answers));
     let approves =
         answer.as_ref().zip(asked.as_ref()).is_some_and(|(answer, asked)| asked.is_approved_by(&answer.text));
-    let accounts = (answers.values(&tickets.accounts), std::mem::take(&mut answers.sums));
     let open_account =
-        open_account(core, account, model_name, transcript, &accounts, (now.ms, approves), ahead);
+        open_account(core, account, model_name, transcript, &answers, (now.ms, approves), ahead);
     core.asking.receive(&answers);
     let (plan, judge) = core.policies().read_with(transcript, &core.asking);
     let mut plan = Box::new(plan);
@@ -147,9 +124,9 @@ pub(super) fn plan_request(
     let known = KnownFacts { answers, asked, restored, lost, open_account };
     if let Some(question) = summarise_first(core, &plan, transcript) {
         core.start(question);
-        return Phase::Summary(Box::new(Summarising { sought, known, plan, judge }));
+        return Phase::Summary(Box::new(Summarising { pending, known, plan, judge }));
     }
-    finish_plan(core, sought, known, plan, judge, now)
+    finish_plan(core, pending, known, plan, judge, now)
 }
 
 /// Goes on with the summary of the batch of results, or without one.
@@ -159,9 +136,9 @@ pub(super) fn take_summary(
     summary: Option<&str>,
     now: Now,
 ) -> Phase {
-    let Summarising { sought, known, mut plan, judge } = summarising;
+    let Summarising { pending, known, mut plan, judge } = summarising;
     plan.fulfil_summary(summary);
-    finish_plan(core, sought, known, plan, judge, now)
+    finish_plan(core, pending, known, plan, judge, now)
 }
 
 /// Hides values in what toolrein adds to the request.
@@ -179,7 +156,7 @@ fn hide_values(core: &mut Core, plan: &Plan, restored: &mut [(usize, Bytes)]) {
 /// Records the plan and goes on to send the request, or to refuse it.
 fn finish_plan(
     core: &mut Core,
-    sought: Box<PendingLookUp>,
+    pending: Box<PendingLookUp>,
     known: KnownFacts,
     mut plan: Box<Plan>,
     judge: Judge,
@@ -189,15 +166,14 @@ fn finish_plan(
     let PendingLookUp {
         transcript,
         model_name,
-        model,
+        evidence,
         conversation,
         conversation_id,
         request: request_name,
-        histories,
-        answer,
-        tickets,
+        sent,
+        approvals,
         ..
-    } = *sought;
+    } = *pending;
     core.new_from = transcript.last_assistant().map_or(0, |last| last + 1);
     if core.request.odd {
         // Parsers read its structure differently, so it is sent unchanged; the reply is still judged, or any web page
@@ -215,26 +191,17 @@ fn finish_plan(
     core.record.overflow_remembered = !transcript.overflows.is_empty() && !core.is_observing();
     core.record.model = Some(model_name.clone());
     core.record.context_window = transcript.context_window;
-    let (sent, keeps_exchanges) =
-        sent_exchanges(core, &transcript, &histories, &answers.values(&tickets.histories), &restored);
+    let is_restored = !core.is_observing();
+    let with = Sent { transcript: &transcript, restored: if is_restored { &restored } else { &[] } };
+    let (sent_exchanges, keeps_exchanges) = sent.compare(&answers, with);
     core.record.conversation = Some(conversation_id);
     note_known(core, answers.repeated, lost, keeps_exchanges);
     note_new(core, &transcript, &plan);
     let token = core.asks_approval().then(|| core.question_token(request_name, now));
-    let list =
-        |nth| answers.find(&tickets.evidence).nth(nth).flatten().map_or_else(Vec::new, |it| it.to_vec());
-    let evidence = KnownEvidence { all: list(0), own: list(1) };
     let (caller, remember) = (core.identity.caller, core.shared.settings.upstream.remember);
-    let refusals = ModelRefusals::new(model, caller, evidence, remember, now.ms);
+    let refusals = evidence.refusals(&answers, caller, remember, now.ms);
     let asks_usage = core.asks_usage(refusals.known());
-    let mut length = Length {
-        conversation,
-        history: histories.whole,
-        cuts: transcript.length_cuts.clone(),
-        most_chars: None,
-        messages: transcript.len(),
-        account: transcript.account.clone(),
-    };
+    let mut length = Length::new(&transcript, conversation, sent.histories.whole);
     let (context, context_without_ids) = (transcript.calls.context, transcript.calls.context_without_ids);
     core.store(Writes { seen_ms: now.ms, ..std::mem::take(&mut plan.writes) });
     hide_values(core, &plan, &mut restored);
@@ -260,9 +227,9 @@ fn finish_plan(
         length,
         token,
         asks_usage,
-        sent,
+        sent: sent_exchanges,
         open_account,
-        answer,
+        answer: approvals.answer,
     };
     claim_approval(core, planned)
 }
@@ -346,19 +313,6 @@ fn note_approval(
     }
 }
 
-/// With which hidden exchanges the history is sent, and whether its known prefix was sent with the same ones.
-fn sent_exchanges(
-    core: &Core,
-    transcript: &Transcript,
-    histories: &Histories,
-    earlier: &[Option<SentExchanges>],
-    restored: &[(usize, Bytes)],
-) -> (SentExchanges, bool) {
-    let sent = Sent { transcript, restored: if core.is_observing() { &[] } else { restored } };
-    let rounds = sent.exchanges_before(transcript.len());
-    (SentExchanges { history: histories.whole, rounds }, sent.keeps_exchanges(histories, earlier))
-}
-
 /// The question for a summary that the plan needs first, if it does. Records the outcome of earlier summaries.
 fn summarise_first(core: &mut Core, plan: &Plan, transcript: &Transcript) -> Option<Effect> {
     let changes = plan.refusal.is_none() && !core.request.odd && !core.is_observing();
@@ -394,21 +348,6 @@ fn hold_out(core: &Core, plan: &mut Plan, transcript: &Transcript) -> Context {
     Context { touched, held_out }
 }
 
-/// The policies' plan for a request that the upstream refused for its length.
-pub(super) fn plan_shorter(core: &Core, length: &Length, transcript: &mut Transcript) -> Plan {
-    transcript.overflowed = true;
-    transcript.length_cuts.clone_from(&length.cuts);
-    let cut = |most_chars| LengthCut { messages: length.messages, most_chars };
-    transcript.length_cuts.extend(length.most_chars.map(cut));
-    transcript.account.clone_from(&length.account);
-    let mut plan = core.policies().read_with(transcript, &core.asking).0;
-    plan.change_only_from(transcript.first_sent());
-    if core.is_held_out(transcript) {
-        core.policies().leave_context(&mut plan);
-    }
-    plan
-}
-
 /// Remembers the notices that are placed now. A plan that is made anew, for a shorter request, finds them placed.
 fn pin_notices(
     core: &mut Core,
@@ -430,14 +369,16 @@ fn open_account(
     account: Option<AccountKeys>,
     model_name: &str,
     transcript: &mut Transcript,
-    (carried, sums): &(Vec<Option<Arc<Carried>>>, Vec<Tally>),
+    answers: &Answers,
     (now_ms, approves): (u64, bool),
     ahead: Sums,
 ) -> Option<OpenAccount> {
     let (keys, accounting) = account.zip(core.policies().accounting())?;
     let price = core.shared.settings.models.price(model_name).cloned();
+    let carried = keys.carried(answers);
+    let known = (carried.as_slice(), answers.sums.as_slice());
     let (mut open_account, account) =
-        OpenAccount::open(keys, transcript, (carried, sums), (now_ms, approves), (ahead, price));
+        OpenAccount::open(keys, transcript, known, (now_ms, approves), (ahead, price));
     if accounting.tokens {
         open_account.prompt = prompt_tokens(transcript);
     }

@@ -7,6 +7,7 @@
 //! second refusal counts for the whole time. Pure: asks no store and reads no clock.
 
 use model::adaptation::{Adaptation, Adaptations};
+use model::fact::{Answers, Batch, Ticket};
 use model::identity::Hash;
 use model::record::RefusalScope;
 use model::store::{Evidence, KnownEvidence, ModelKeys};
@@ -31,6 +32,33 @@ pub struct ModelRefusals {
     known: Adaptations,
     /// The part of these that other callers met.
     by_others: Adaptations,
+}
+
+/// The evidence about a model, as it is looked up.
+pub struct EvidenceLookUp {
+    pub keys: ModelKeys,
+    ticket: Ticket<Evidence>,
+}
+
+impl EvidenceLookUp {
+    /// Asks for the evidence of all callers, and of the request's caller.
+    pub fn ask(keys: ModelKeys, batch: &mut Batch) -> Self {
+        Self { keys, ticket: batch.ask([keys.all, keys.own]) }
+    }
+
+    /// What is known about a request of `caller` at `now_ms`.
+    pub fn refusals(
+        &self,
+        answers: &Answers,
+        caller: Hash,
+        remember: Duration,
+        now_ms: u64,
+    ) -> ModelRefusals {
+        let mut lists = answers.lists(&self.ticket).into_iter();
+        let mut list = || lists.next().unwrap_or_default();
+        let evidence = KnownEvidence { all: list(), own: list() };
+        ModelRefusals::new(self.keys, caller, evidence, remember, now_ms)
+    }
 }
 
 /// What the caller's own requests showed of one refusal.

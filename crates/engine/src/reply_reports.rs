@@ -4,11 +4,12 @@
 
 use super::Core;
 use super::account::{Bill, OpenAccount};
+use super::approvals::approve_lastingly;
 use super::notes::{ReaskCause, note_judged, note_reasked, note_usage};
 use super::quota_uses::{QuotaUses, quota_of};
 use super::store::ReplyContext;
 use crate::judging::Judging;
-use crate::pipeline::{ClientChoice, ReplyPipeline};
+use crate::pipeline::ClientChoice;
 use crate::reasks::Reasks;
 use crate::restore::RequestContext;
 use dialects::usage::Usage;
@@ -16,9 +17,7 @@ use model::fact::Writes;
 use model::identity::Hash;
 use model::plan::{Reservation, tokens_of};
 use model::released::Release;
-use model::store::{
-    ApprovedCall, CallReservation, CallReservationResult, QuotaCall, SentExchanges, UpstreamRecord,
-};
+use model::store::{CallReservation, CallReservationResult, QuotaCall, SentExchanges};
 
 /// See the module.
 pub(super) struct ReplyReports {
@@ -217,7 +216,7 @@ impl ReplyReports {
             let released = writes.get::<Release>().iter();
             let approved: Vec<Hash> =
                 released.map(|(call, _)| core.identity.approval(*call, self.context)).collect();
-            writes.extend(approved.into_iter().map(|key| (key, ApprovedCall)));
+            approve_lastingly(&approved, &mut writes);
         }
         core.store(writes);
     }
@@ -250,16 +249,6 @@ impl ReplyReports {
         let shown: Vec<ClientChoice<'_>> = choices.iter().filter(is_shown).copied().collect();
         let writes = open_account.report(&bill, &request, &core.identity, &shown, now_ms);
         core.store(writes);
-    }
-}
-
-/// Stores what is known of a conversation that the upstream keeps, with its newest reply.
-pub(super) fn remember_history(core: &mut Core, reply: &ReplyPipeline) {
-    let Some((name, known)) = reply.history(&core.planned_request(&core.plan, &[])) else { return };
-    let key = core.identity.response_key(&name);
-    let items = reply.last_items().into_iter().map(|id| core.identity.item_key(&id));
-    for key in std::iter::once(key).chain(items).collect::<Vec<_>>() {
-        core.store(Writes::from_fact(key, UpstreamRecord(known.clone())));
     }
 }
 

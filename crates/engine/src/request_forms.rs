@@ -5,8 +5,8 @@
 use super::Core;
 use super::adaptation::{AdaptationTries, Subject, learned, placement};
 use super::exchange_form::{ExchangeForm, is_refusal, is_too_long};
+use super::length::{Length, plan_shorter};
 use super::notes::{BROKEN_HISTORY, TOOLS_UNSUPPORTED, action, note_sizes};
-use super::plan::{Length, plan_shorter};
 use super::refusals::ModelRefusals;
 use super::room::{CutSizes, MOST_CUTS, Room};
 use crate::judging::{AnswerTools, Judging};
@@ -24,7 +24,6 @@ use model::plan::{Change, Plan};
 use model::record::{On, PrefixBreak, RefusalNote, Retry};
 use model::request::Choice;
 use model::source::ItemId;
-use model::store::Overflow;
 use std::sync::Arc;
 use wire::json::{decode, quote};
 
@@ -303,10 +302,11 @@ impl RequestForms {
             }
         }
         let overflow = self.tried.contains(&Adaptation::Overflow);
-        let Length { conversation, history, messages, most_chars, .. } = self.length;
         let mut writes = Writes::default();
         writes.extend(model);
-        writes.extend(overflow.then_some((conversation, Overflow { messages, history, most_chars })));
+        if overflow {
+            self.length.remember(&mut writes);
+        }
         core.store(writes);
     }
 

@@ -6,6 +6,7 @@ use crate::judging::wrapper::expanded_calls;
 use crate::pipeline::ClientChoice;
 use bytes::Bytes;
 use model::calls::{Call, arguments_hash};
+use model::fact::{Answers, Batch, Ticket};
 use model::identity::{Hash, Identity};
 use model::ids::is_random;
 use model::memo::Memo;
@@ -45,11 +46,34 @@ fn position(transcript: &Transcript, message: usize) -> HiddenPosition {
     }
 }
 
-/// The keys that the state store is asked for, in the order in which [`restored`] takes the answers.
+/// The keys under which the exchanges at `positions` are, in the order in which [`restored`] takes them.
 pub fn names(positions: &[HiddenPosition]) -> Vec<Hash> {
     let mut names = Vec::with_capacity(2 * positions.len());
     names.extend(positions.iter().flat_map(|position| [Some(position.name), position.own]).flatten());
     names
+}
+
+/// The hidden exchanges that may belong into a conversation.
+pub struct HiddenLookUp {
+    pub positions: Vec<HiddenPosition>,
+    ticket: Ticket<HiddenExchange>,
+}
+
+impl HiddenLookUp {
+    /// Asks for the exchanges at `positions`.
+    pub fn ask(positions: Vec<HiddenPosition>, batch: &mut Batch) -> Self {
+        Self { ticket: batch.ask(names(&positions)), positions }
+    }
+
+    /// See [`restored`].
+    pub fn restored(
+        &self,
+        transcript: &Transcript,
+        answers: &Answers,
+        released: &[Option<Releases>],
+    ) -> (Vec<(usize, Bytes)>, u32) {
+        restored(transcript, &self.positions, &answers.lists(&self.ticket), released)
+    }
 }
 
 /// The exchanges that were before messages of the request, and how many are lost: known to have been before the newest

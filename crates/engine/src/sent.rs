@@ -3,9 +3,30 @@
 
 use bytes::Bytes;
 use model::Transcript;
+use model::fact::{Answers, Batch, Ticket};
 use model::histories::Histories;
 use model::identity::Domain;
 use model::store::SentExchanges;
+
+/// With which hidden exchanges the earlier histories of a conversation were sent, as it is looked up.
+pub struct SentLookUp {
+    pub histories: Histories,
+    ticket: Ticket<SentExchanges>,
+}
+
+impl SentLookUp {
+    /// Asks about the earlier ones of `histories`.
+    pub fn ask(histories: Histories, batch: &mut Batch) -> Self {
+        Self { ticket: batch.ask(histories.earlier.iter().map(|(_, name)| *name)), histories }
+    }
+
+    /// With which exchanges the whole history is sent, and whether its known prefix was sent with the same ones.
+    pub fn compare(&self, answers: &Answers, sent: Sent<'_>) -> (SentExchanges, bool) {
+        let rounds = sent.exchanges_before(sent.transcript.len());
+        let keeps = sent.keeps_exchanges(&self.histories, &answers.values(&self.ticket));
+        (SentExchanges { history: self.histories.whole, rounds }, keeps)
+    }
+}
 
 /// A request with the hidden exchanges that are put back, each before one of its messages.
 #[derive(Clone, Copy)]
@@ -31,7 +52,7 @@ impl Sent<'_> {
     /// Whether the exchanges that are put back before the newest known reply are those of the request that it answered.
     /// They differ where one was added or lost since: by another process, say, or before an equal reply. `sent` holds
     /// the digests for the earlier ones of `histories`, in their order.
-    pub fn keeps_exchanges(&self, histories: &Histories, sent: &[Option<SentExchanges>]) -> bool {
+    fn keeps_exchanges(&self, histories: &Histories, sent: &[Option<SentExchanges>]) -> bool {
         let mut known = histories.earlier.iter().zip(sent);
         let newest = known.find_map(|((end, _), sent)| Some((*end, (*sent)?.rounds)));
         newest.is_none_or(|(end, rounds)| rounds == self.exchanges_before(end))

@@ -119,7 +119,7 @@ pub struct Claim {
 
 /// A request that was refused for its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Overflow {
+pub struct LengthRefusal {
     /// How many messages it had.
     pub messages: usize,
     /// The digest of these.
@@ -128,14 +128,14 @@ pub struct Overflow {
     pub most_chars: Option<usize>,
 }
 
-impl Overflow {
+impl LengthRefusal {
     /// How its results were cut, where they were.
     pub fn cut(&self) -> Option<LengthCut> {
         self.most_chars.map(|most_chars| LengthCut { messages: self.messages, most_chars })
     }
 }
 
-impl Record for Overflow {
+impl Record for LengthRefusal {
     fn to_body(&self) -> Option<Vec<u8>> {
         let most_chars = self.most_chars.map(|chars| format!(":{chars}")).unwrap_or_default();
         Some(format!("{}{}{most_chars}", self.history, self.messages).into_bytes())
@@ -151,18 +151,18 @@ impl Record for Overflow {
     }
 }
 
-impl Fact for Overflow {
+impl Fact for LengthRefusal {
     const KIND: RecordKind = RecordKind::Overflow;
     const RETENTION: Retention = Retention::Last(MOST_OVERFLOWS);
     const ROOM: Room = Room::Conversations;
 }
 
-/// The overflows among `all` that are of this history, the shortest first: requests of it that were too long for `model`.
-pub fn overflows_of(all: Vec<Overflow>, transcript: &Transcript, model: Hash) -> Vec<Overflow> {
+/// The refusals among `all` that are of this history, the shortest first: requests of it that were too long for `model`.
+pub fn refusals_of(all: Vec<LengthRefusal>, transcript: &Transcript, model: Hash) -> Vec<LengthRefusal> {
     let is_known =
-        |overflow: &Overflow| history(transcript, model, overflow.messages) == Some(overflow.history);
-    let mut known: Vec<Overflow> = all.into_iter().filter(is_known).collect();
-    known.sort_unstable_by_key(|overflow| overflow.messages);
+        |refusal: &LengthRefusal| history(transcript, model, refusal.messages) == Some(refusal.history);
+    let mut known: Vec<LengthRefusal> = all.into_iter().filter(is_known).collect();
+    known.sort_unstable_by_key(|refusal| refusal.messages);
     known
 }
 

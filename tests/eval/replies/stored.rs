@@ -6,7 +6,7 @@ use model::fact::Writes;
 use model::pins::Pinned;
 use model::plan::approval::Confirmation;
 use model::released::Release;
-use model::store::{ApprovedCall, Evidence, HiddenExchange, Overflow, SentExchanges, UpstreamRecord};
+use model::store::{ApprovedCall, Evidence, HiddenExchange, LengthRefusal, SentExchanges, UpstreamRecord};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Debug, Display, Formatter};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ impl Stored {
         self.add("asked", asked.iter().map(|(key, asked)| (key, &**asked)));
         self.add("approved", writes.take::<ApprovedCall>().into_iter().map(|(key, _)| key));
         self.add("sent", writes.take::<SentExchanges>().into_iter().map(|(_, sent)| sent));
-        self.add("overflow", writes.take::<Overflow>());
+        self.add("overflow", writes.take::<LengthRefusal>());
         for (key, pin) in writes.take::<Pinned>() {
             self.facts.insert(format!("pinned: {key:?} {:?} {}", [pin], writes.seen_ms));
         }

@@ -4,34 +4,35 @@
 
 use super::MOST_LOOKED_UP;
 use model::Transcript;
-use model::fact::{RecordList, Writes};
+use model::fact::{Answers, Batch, RecordList, Ticket, Writes};
 use model::identity::{CallKey, Hash};
 use model::released::{NOTHING_HIDDEN, Release, Releases};
 use std::sync::Arc;
 
 /// See the file's head.
 pub struct CallNames {
-    /// The calls' own keys, newest first; then as many keys without ids, in the same order; then the keys that the
-    /// newest calls have if their upstream gave them no ids.
-    keys: Vec<CallKey>,
     /// How many are the calls' own keys.
     named: usize,
+    /// The calls' own keys, newest first; then as many keys without ids, in the same order; then the keys that the
+    /// newest calls have if their upstream gave them no ids.
+    ticket: Ticket<Release>,
 }
 
 impl CallNames {
-    /// The keys of the newest calls of a request.
-    pub fn newest(transcript: &Transcript) -> Self {
+    /// Asks for the releases of the newest calls of a request.
+    pub fn ask(transcript: &Transcript, batch: &mut Batch) -> Self {
         let mut keys: Vec<CallKey> = transcript.newest_calls(MOST_LOOKED_UP).map(|call| call.key).collect();
         let named = keys.len();
         let without_id = |call| transcript.calls.key_without_id(call, &transcript.identity);
         keys.extend(transcript.newest_calls(MOST_LOOKED_UP).map(without_id));
         keys.extend(transcript.calls.nameless(&transcript.identity).into_iter().take(named));
-        Self { keys, named }
+        let ticket = batch.ask(keys);
+        Self { named, ticket }
     }
 
-    /// All keys that the state store is to be asked for.
-    pub fn keys(&self) -> &[CallKey] {
-        &self.keys
+    /// What is known under each key.
+    pub fn released(&self, answers: &Answers) -> Vec<Option<Releases>> {
+        answers.find(&self.ticket).map(Option::<&_>::cloned).collect()
     }
 
     /// Gives calls with unknown ids the releases of the same calls under other ids, or of the calls that were handed out

@@ -11,7 +11,7 @@ use model::assembled::Assembled;
 use model::pins::Pinned;
 use model::plan::approval::Confirmation;
 use model::released::Release;
-use model::store::{Evidence, HiddenExchange, Overflow, SentExchanges, Stop};
+use model::store::{Evidence, HiddenExchange, LengthRefusal, SentExchanges, Stop};
 use model::uses::Use;
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -75,8 +75,8 @@ fn every_record_is_read_back_as_written_and_a_broken_one_is_refused() {
     comes_back(&Arc::new(question()));
     comes_back(&Arc::new(Confirmation { extends: [false, true, false], ..question() }));
     comes_back(&ClaimRecord { request: Hash(3), at_ms: 9 });
-    comes_back(&Overflow { messages: 40, history: Hash(4), most_chars: None });
-    comes_back(&Overflow { messages: 40, history: Hash(4), most_chars: Some(900) });
+    comes_back(&LengthRefusal { messages: 40, history: Hash(4), most_chars: None });
+    comes_back(&LengthRefusal { messages: 40, history: Hash(4), most_chars: Some(900) });
     comes_back(&SeenMarker);
     comes_back(&SentExchanges { history: Hash(6), rounds: 7 });
     comes_back(&Stop { what: Stopped::Conversation, id: "talk 1".to_owned() });
@@ -170,7 +170,7 @@ fn bodies_are_the_bytes_that_other_versions_read() {
     let (refused, accepted) = (Adaptation::Tools | Adaptation::Placement, Adaptation::StreamOptions.into());
     let evidence = Evidence { caller: Hash(1), refused, accepted, at_ms: 5 };
     assert_eq!(text(&|| evidence.to_body()), format!("{one}5 tools,late_system usage_in_streams"));
-    let overflow = Overflow { messages: 40, history: Hash(1), most_chars: Some(900) };
+    let overflow = LengthRefusal { messages: 40, history: Hash(1), most_chars: Some(900) };
     assert_eq!(text(&|| overflow.to_body()), format!("{one}40:900"));
     assert_eq!(text(&|| SentExchanges { history: Hash(1), rounds: 7 }.to_body()), format!("{one}7"));
     let used = Use { call: Hash(1), request: Hash(2), nth: 3, at_ms: 4, tries: 5, calls: 6 };
