@@ -73,8 +73,10 @@ impl Biller {
         Self { config, memo: Arc::new(MemoCache::new(256 << 20)), identity }
     }
 
+    /// With these policies and no others: a text without `base` changes the shipped ones.
     fn with(policies: &str) -> Self {
-        Self::new(Source::Text { name: "cost.toml".to_owned(), text: policies.to_owned() })
+        let text = format!("base = \"none\"\n{policies}");
+        Self::new(Source::Text { name: "cost.toml".to_owned(), text })
     }
 
     /// The bill of a conversation.
@@ -196,6 +198,7 @@ fn talks(lines: &str) -> Vec<Value> {
 /// Prints the table for `talks`; returns the cost without policies and with each set of policies.
 fn table(name: &str, talks: &[Value]) -> BTreeMap<&'static str, Bill> {
     let none = sum(&bills(talks, &Biller::with("")));
+    assert!(none.edits.is_empty(), "no policy is on: {:?}", none.edits);
     println!("\n{name}: {} conversations, {} requests, {} tokens", talks.len(), none.requests, none.sent);
     println!("  policies                            sent  at 0.5  at 0.25  at 0.1  breaks/100");
     let sets = [
@@ -265,7 +268,8 @@ fn the_corpus_costs_half_with_truncate_and_compact() {
     table("all", &talks);
     let totals = table("coding agents", &coding);
     let (none, both) = (&totals["nothing"], &totals["truncate and compact"]);
-    // Measured before it was built: 51 % at 0.5 and 61 % at 0.1, four breaks in a hundred requests.
+    // Measured before it was built, on 50 conversations: 51 % at 0.5 and 61 % at 0.1, four
+    // breaks in a hundred requests. On the 25 of the corpus: 54 %, 60 % and 1.5.
     assert!(both.cost(0.5) < 0.58 * none.cost(0.5) && both.cost(0.1) < 0.68 * none.cost(0.1));
     assert!(both.breaks * 100 <= 6 * both.requests, "{} breaks", both.breaks);
     shipped_is_cheap(&talks);

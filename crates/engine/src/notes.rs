@@ -6,7 +6,6 @@ use crate::judging::{Judged, Judging, RewordedCall};
 use crate::price::cost_of;
 use dialects::reply::Unjudged;
 use dialects::usage::Usage as Billed;
-use model::adaptation::Adaptation;
 use model::message::Role;
 use model::outcome::{NothingElse, has_failed, is_empty};
 use model::plan::decision::Decision;
@@ -111,15 +110,6 @@ fn said_of(judged: &Judged) -> Vec<Said> {
     let objections = objections.map(|(policy, reason)| Said { policy, reason: reason.kind.as_str() });
     let acts = judged.acts.iter().map(|(policy, action)| Said { policy, reason: action });
     objections.chain(acts).collect()
-}
-
-/// The name of a fallback among the actions.
-pub(super) fn action(adaptation: Adaptation) -> &'static str {
-    match adaptation {
-        Adaptation::Tools => "dropped",
-        Adaptation::ToolChoice | Adaptation::ForcedChoice => "choice_dropped",
-        other => other.as_str(),
-    }
 }
 
 /// The metric's label.

@@ -6,7 +6,7 @@ use super::Core;
 use super::adaptation::{AdaptationTries, Subject, learned, placement};
 use super::exchange_form::{ExchangeForm, is_refusal, is_too_long};
 use super::length::{Length, plan_shorter};
-use super::notes::{BROKEN_HISTORY, TOOLS_UNSUPPORTED, action, note_sizes};
+use super::notes::{BROKEN_HISTORY, TOOLS_UNSUPPORTED, note_sizes};
 use super::refusals::ModelRefusals;
 use super::room::{CutSizes, MOST_CUTS, Room};
 use crate::judging::{AnswerTools, Judging};
@@ -236,7 +236,7 @@ impl RequestForms {
             return self.makes_room(core, error);
         }
         if let Some((variant, repaired)) = self.repaired(core, status, error) {
-            self.try_next(core, &repaired.iter().collect::<Vec<_>>());
+            self.try_next(core, repaired);
             core.record.act(On::Request, BROKEN_HISTORY, "repaired", 1);
             if core.is_observing() {
                 return false;
@@ -249,7 +249,7 @@ impl RequestForms {
         let Some((variant, fallback)) = next else {
             return self.answers_without_tools(core, status, error);
         };
-        self.try_next(core, &[fallback]);
+        self.try_next(core, fallback.into());
         match fallback {
             Adaptation::Placement => core.record.prefix_breaks.push(PrefixBreak::Placement),
             // Neither the client nor the model notices it.
@@ -257,7 +257,7 @@ impl RequestForms {
             | Adaptation::ParallelMember
             | Adaptation::HiddenTools
             | Adaptation::OwnTools => {}
-            other => core.record.act(On::Request, TOOLS_UNSUPPORTED, action(other), 1),
+            other => core.record.act(On::Request, TOOLS_UNSUPPORTED, other.action(), 1),
         }
         if core.is_observing() {
             return false;
@@ -279,9 +279,9 @@ impl RequestForms {
     }
 
     /// Notes fallbacks at once, since the client may leave before the end.
-    fn try_next(&mut self, core: &mut Core, fallbacks: &[Adaptation]) {
-        self.tried.extend(fallbacks);
-        core.record.fallbacks.extend(fallbacks.iter().copied().map(Retry::Adapted));
+    fn try_next(&mut self, core: &mut Core, adaptations: Adaptations) {
+        self.tried.extend(adaptations);
+        core.record.fallbacks.extend(adaptations.iter().map(Retry::Adapted));
     }
 
     /// The upstream accepted the present variant: stores what that shows of the model.
@@ -313,9 +313,9 @@ impl RequestForms {
     /// Prepares to ask for a final answer without tools and with the history as text.
     fn go_bare(&mut self, core: &mut Core) {
         self.before_bare.get_or_insert_with(|| Box::new(self.variant.clone()));
-        self.variant.adapted |= Adaptation::Tools | Adaptation::Flattened;
+        self.variant.adapted |= Adaptation::BARE;
         self.variant.placement = self.variant.placement.of_last_try();
-        self.try_next(core, &[Adaptation::Tools, Adaptation::Flattened]);
+        self.try_next(core, Adaptation::BARE);
     }
 
     /// Shortens the request after the upstream refused it for its length; true if that was possible.
@@ -326,7 +326,7 @@ impl RequestForms {
         let Some(plan) = self.shorter_plan(core, error) else { return false };
         note_shortened(core, &plan, self.length.messages);
         self.tries.shorten(&plan);
-        self.try_next(core, &[Adaptation::Overflow]);
+        self.try_next(core, Adaptation::Overflow.into());
         if core.is_observing() {
             return false;
         }
@@ -401,7 +401,7 @@ impl RequestForms {
             self.exchange_form.is_plain = true;
             let plain = ExchangeForm { is_plain: true, is_short: false };
             self.rewrite_exchanges(reasks, |exchange| plain.write(core, exchange));
-            self.try_next(core, &[Adaptation::Flattened]);
+            self.try_next(core, Adaptation::Flattened.into());
         } else if !lands && !self.keeps_tools {
             self.ask_for_answer(core, judging);
         } else {
@@ -450,7 +450,7 @@ impl RequestForms {
         self.exchange_form.is_short = true;
         let short = ExchangeForm { is_plain: false, is_short: true };
         self.rewrite_exchanges(reasks, |exchange| short.write(core, exchange));
-        self.try_next(core, &[Adaptation::Overflow]);
+        self.try_next(core, Adaptation::Overflow.into());
         self.ask_for_answer(core, judging);
         AfterRefusal::AskAgain
     }
@@ -496,7 +496,7 @@ fn note_left_out(core: &mut Core, variant: &Variant) {
     let of_tools = Adaptation::Tools | Adaptation::Flattened | Adaptation::Streaming;
     let left_out = Adaptation::CHOICES | of_tools;
     for adaptation in variant.adapted & left_out {
-        core.record.act(On::Request, TOOLS_UNSUPPORTED, action(adaptation), 1);
+        core.record.act(On::Request, TOOLS_UNSUPPORTED, adaptation.action(), 1);
     }
     if !variant.repairs().is_empty() {
         core.record.act(On::Request, BROKEN_HISTORY, "repaired", 1);

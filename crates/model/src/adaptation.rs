@@ -126,6 +126,15 @@ impl Adaptation {
         self.about().name
     }
 
+    /// As the name of an action.
+    pub fn action(self) -> &'static str {
+        match self {
+            Self::Tools => "dropped",
+            Self::ToolChoice | Self::ForcedChoice => "choice_dropped",
+            other => other.as_str(),
+        }
+    }
+
     /// The refusal that it avoids, as it is written in the state store; `None` where a model's refusal is not remembered.
     pub fn refused(self) -> Option<&'static str> {
         self.about().refused
@@ -146,6 +155,9 @@ impl Adaptation {
     pub const SUSPECTED_REPAIRS: Adaptations = enum_set!(
         Self::Pairs | Self::Arguments | Self::Names | Self::RepeatedIds | Self::IdForms | Self::Pictures
     );
+
+    /// Those of a request in which nothing is left of tools.
+    pub const BARE: Adaptations = enum_set!(Self::Tools | Self::Flattened);
 
     /// Those that leave out the choice of tool.
     pub const CHOICES: Adaptations = enum_set!(Self::ToolChoice | Self::ForcedChoice);

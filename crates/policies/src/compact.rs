@@ -12,8 +12,8 @@
 //! # Why
 //! Most of a long conversation is old tool output, which each request pays for again and which makes models worse.
 //! Cleared rarely and in big batches, it costs the provider's prompt cache little; a window that slides with every
-//! request costs more than it saves. On recorded coding agents, with results cut at 8,000 characters, it saves half
-//! of the cost.
+//! request costs more than it saves. On recorded coding agents, cutting results at 8,000 characters and clearing in
+//! batches together save about half of the cost.
 //!
 //! # State
 //! The tokens of each message, and the results that may be cleared. Each request decides again from the same history

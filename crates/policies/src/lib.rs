@@ -159,7 +159,7 @@ pub trait Policy: Sized + Send + Sync + 'static {
 
     /// Judges a call that the model has just made: by its name as soon as that is known, and once more with its
     /// arguments where any policy needs them. A call that is blocked by name stays blocked. Calls of a tool that the
-    /// policy has made its own ([`Plan::own`]) are judged by no other policy.
+    /// policy has made its own ([`ToolsEdit::Own`](model::plan::ToolsEdit::Own)) are judged by no other policy.
     fn judge(&self, _call: &Proposed<'_>, _state: &Self::State) -> Verdict {
         Verdict::Allow
     }
