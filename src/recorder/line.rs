@@ -288,3 +288,80 @@ fn time(ms: u64) -> String {
 fn is_false(flag: &bool) -> bool {
     !flag
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::ReplyCopy;
+    use super::*;
+    use crate::telemetry::cases::{assert_expected, complete};
+    use dialects::CHAT;
+    use engine::treatment::Treatment;
+    use model::plan::Refusal;
+    use model::record::JudgedCall;
+    use std::sync::Arc;
+
+    const SECRET: &str = "ann@example.org";
+
+    fn lines(bodies: bool) -> Lines {
+        let redactor = Redactor::new(&["email".to_owned()], &BTreeMap::default()).unwrap();
+        Lines { redactor, key: HashKey::fixed(7), bodies, longest: 1 << 20 }
+    }
+
+    /// A call as the engine notes it beside the record.
+    fn treated(call: &JudgedCall) -> TreatedCall {
+        let objection = |message: &String| Objection {
+            policy: call.said[0].policy,
+            reason: call.said[0].reason,
+            message: message.clone(),
+            numbers: vec![("retry_after_ms", 400), ("limit", 3)],
+        };
+        let is_changed = call.verdict == model::record::Verdict::Modify;
+        TreatedCall {
+            tool: call.tool.clone(),
+            id: call.id.clone(),
+            verdict: call.verdict,
+            unjudged: call.unjudged,
+            objections: call.message.iter().map(objection).collect(),
+            acts: call
+                .said
+                .iter()
+                .filter(|_| call.message.is_none())
+                .map(|said| (said.policy, said.reason))
+                .collect(),
+            new_arguments: is_changed.then(|| format!("{{\"to\":\"{SECRET}\"}}")),
+        }
+    }
+
+    fn taken(record: &RequestRecord) -> Taken {
+        let body = format!(
+            "{{\"model\":\"gpt-4o\",\n\"messages\":[{{\"role\":\"user\",\"content\":\"Write to {SECRET}.\"}}]}}"
+        );
+        let mut reply = ReplyCopy::new(Arc::default());
+        reply.add(format!("{{\"choices\":[],\"note\":\"{SECRET}\"}}").as_bytes());
+        let hidden = format!("{{\"role\":\"tool\",\"tool_call_id\":\"c\",\n\"content\":\"{SECRET}\"}}");
+        let treatment = Treatment {
+            calls: record.judged.iter().map(treated).collect(),
+            hidden: vec![(0, hidden.into())],
+            notices: vec![("budget", format!("Half of it is used, {SECRET}."))],
+            refusal: Some(Refusal {
+                policy: "budget",
+                code: "budget_exhausted",
+                message: format!("No more for {SECRET}."),
+                reason: None,
+            }),
+        };
+        let reply = Some(reply);
+        Taken { dialect: CHAT, body: body.into(), reply, treatment, arrived_ms: 1_700_000_000_123 }
+    }
+
+    #[test]
+    fn the_line_of_a_record_with_everything_in_it_is_as_expected() {
+        let mut record = complete();
+        record.judged.retain(|call| call.said.len() < 2);
+        let written = |bodies| String::from_utf8(lines(bodies).line(&taken(&record), &record)).unwrap();
+        let line = written(true);
+        assert!(!line.contains(SECRET) && line.matches("[EMAIL_").count() > 5, "{line}");
+        assert_expected("recorder.json", &line);
+        assert_expected("recorder_without_bodies.json", &written(false));
+    }
+}

@@ -1,11 +1,12 @@
-//! Request records and sinks for the tests of this folder.
+//! Request records, sinks and expected outputs for the tests of what is written about requests.
 
 use model::adaptation::Adaptation;
 use model::record::{
-    Context, Endpoint, JudgedCall, LimitUse, NewResult, On, PrefixBreak, RequestRecord, ResultOutcome, Retry,
-    Route, SHORTENED, Said, Times, Tokens, Verdict,
+    ApprovalRecord, Consent, Context, Endpoint, JudgedCall, LimitUse, NewResult, NewText, On, PrefixBreak,
+    RequestRecord, ResultOutcome, Retry, Route, SHORTENED, Said, Times, Tokens, Verdict,
 };
 use std::io::{self, Write};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -30,7 +31,7 @@ impl Write for Sink {
 }
 
 /// A record with some of everything except failures.
-pub(super) fn rich() -> RequestRecord {
+pub(crate) fn rich() -> RequestRecord {
     let mut record = RequestRecord::new(Route::Chat);
     record.request_id = "req-1".to_owned();
     record.conversation = Some("talk-1".to_owned());
@@ -90,6 +91,102 @@ pub(super) fn rich() -> RequestRecord {
     record.reply_bytes = 900;
     record.traceparent = Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned());
     record
+}
+
+/// A record with everything in it: each member that some output writes has information, and texts from outside are long,
+/// or have what no output may show.
+pub(crate) fn complete() -> RequestRecord {
+    let mut record = rich();
+    record.conversation = Some("talk \u{7}1".to_owned());
+    record.model = Some(format!("model-{}", "m".repeat(510)));
+    record.response_model = Some("gpt-4o-2024".to_owned());
+    record.path = "/v1/chat/ü".to_owned();
+    (record.status, record.error, record.client_gone) = (502, Some("upstream_unreachable"), true);
+    record.error_detail = Some("Connection\nrefused".to_owned());
+    record.partly_ungoverned = Some("lone_surrogate");
+    record.act(On::Reply, "redact", "a \u{1b}[2J".repeat(60), 3);
+    record.judged.extend(decided_calls());
+    record.new_texts = vec![NewText {
+        policy: "rewrite_query",
+        tool: "web search".to_owned(),
+        before: "b".repeat(500),
+        after: "after\n".to_owned(),
+    }];
+    let approval = |tool: &str, outcome, approver: Option<&str>, reason: Option<&str>| ApprovalRecord {
+        tool: tool.to_owned(),
+        outcome,
+        approver: approver.map(str::to_owned),
+        reason: reason.map(str::to_owned),
+    };
+    record.approvals = vec![
+        approval("pay now", Consent::Approved, Some("ann@example.org"), Some("known\tcustomer")),
+        approval("pay", Consent::Expired, None, None),
+    ];
+    let result = record.results[1].clone();
+    record.results.extend((0..20).map(|bytes| NewResult { bytes, ..result.clone() }));
+    record.fallbacks.push(Retry::Stale);
+    record.implausible_usage = true;
+    (record.system_tokens, record.definition_tokens) = (Some(320), 930);
+    record.declared_tools = vec!["search".to_owned(), "weather".to_owned()];
+    (record.cost, record.context.held_out) = (Some(1_234_567), true);
+    record.usage_of_limits.push(LimitUse {
+        policy: Some("loops"),
+        tool: "*".to_owned(),
+        used: 2,
+        limit: 5,
+        is_used: true,
+        of_caller: false,
+    });
+    record
+}
+
+/// A call for each verdict, with the decisions of policies.
+fn decided_calls() -> Vec<JudgedCall> {
+    let call =
+        |tool: &str, verdict, said: &[(&'static str, &'static str)], message: Option<&str>| JudgedCall {
+            tool: tool.to_owned(),
+            id: format!("call-{}", tool.len()),
+            verdict,
+            unjudged: false,
+            said: said.iter().map(|&(policy, reason)| Said { policy, reason }).collect(),
+            is_spoken: verdict == Verdict::Block,
+            message: message.map(str::to_owned),
+        };
+    vec![
+        call(
+            &format!("long \n{}", "n".repeat(70)),
+            Verdict::Block,
+            &[("loops", "LOOP_DETECTED")],
+            Some("The call was not run: search for ann@example.org was called 4 times. Stop."),
+        ),
+        call("web search", Verdict::Modify, &[("rewrite_query", "rewritten")], None),
+        call("read_more", Verdict::Answer, &[("read_more", "answered")], None),
+        call("pay", Verdict::Ask, &[("confirm", "CONFIRMATION_REQUIRED")], Some("Pay ann@example.org?")),
+        JudgedCall {
+            id: "i".repeat(80),
+            ..call("", Verdict::Allow, &[("budget", "BUDGET")], Some("Too many."))
+        },
+    ]
+}
+
+/// Compares an output with the one that is expected, `tests/data/records/NAME`; with `UPDATE_RECORDS=1`, writes that.
+pub(crate) fn assert_expected(name: &str, output: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/records").join(name);
+    if std::env::var_os("UPDATE_RECORDS").is_some() {
+        std::fs::write(&path, output).unwrap();
+    }
+    assert_eq!(output, std::fs::read_to_string(&path).unwrap_or_default(), "{name}");
+}
+
+/// `line` with `now` in place of each value of this `member`, which ends at a comma.
+pub(crate) fn without_time(line: &str, member: &str) -> String {
+    let key = format!("\"{member}\":");
+    let mut parts = line.split(&key);
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |line, part| {
+        let end = part.find(',').unwrap();
+        format!("{line}{key}\"now\"{}", &part[end..])
+    })
 }
 
 fn results() -> Vec<NewResult> {

@@ -29,7 +29,9 @@ pub mod tools;
 pub mod trace;
 
 #[cfg(test)]
-mod cases;
+pub(crate) mod cases;
+#[cfg(test)]
+mod outputs;
 
 use audit::Audit;
 use live::Live;

@@ -227,7 +227,35 @@ impl Attributes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::telemetry::cases::{assert_expected, complete};
     use model::record::{On, Route, Said, Verdict};
+
+    /// The attributes as lines.
+    fn lines(attributes: &[KeyValue]) -> String {
+        attributes.iter().map(|attribute| format!("  {} = {:?}\n", attribute.key, attribute.value)).collect()
+    }
+
+    #[test]
+    fn the_span_of_a_record_with_everything_in_it_is_as_expected() {
+        let mut trace = Trace::new(SpanContext::NONE, SpanContext::NONE, false);
+        let text = |text: &str| Some(text.to_owned());
+        let call = CallContents { arguments: text("{}"), result: text("none") };
+        let result = ResultContents { tool: "a b".to_owned(), id: String::new(), text: "r".to_owned() };
+        trace.contents = Some(Box::new(Contents {
+            instructions: text("i"),
+            input: text("[]"),
+            input_left_out: 2,
+            output: text("[1]"),
+            calls: vec![call],
+            results: vec![result],
+        }));
+        let spans = spans(&complete(), &trace, &InstrumentationScope::default());
+        let [span] = spans.as_slice() else { panic!("{spans:?}") };
+        let events = span.events.iter().map(|event| format!("{}\n{}", event.name, lines(&event.attributes)));
+        let events: String = events.collect();
+        let written = format!("{} {:?}\n{}{events}", span.name, span.status, lines(&span.attributes));
+        assert_expected("span.txt", &written);
+    }
 
     fn texts(attributes: &[KeyValue]) -> Vec<String> {
         attributes.iter().map(|attribute| attribute.value.to_string()).collect()
