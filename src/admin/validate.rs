@@ -199,13 +199,12 @@ fn drive(exchange: &mut Exchange, reply: Bytes, known: &mut dyn OfflineStore, no
 
 fn shown(record: &RequestRecord, end: &End, call: &Proposed, state: Option<&str>) -> Value {
     let judged = record.judged.iter().rfind(|judged| judged.tool == call.name).or(record.judged.last());
-    let first = judged.and_then(|judged| judged.said.first());
-    let message = judged.and_then(|judged| judged.message.clone());
+    let policy = judged.and_then(|judged| judged.decisions.first()).map(|decision| decision.policy);
     let (verdict, reason) = match (judged, end) {
         (_, End { refused: Some(why), .. }) => (Verdict::Block, Some(why.clone())),
         (_, End { asks: true, .. }) => (Verdict::Ask, Some("A person is asked.".to_owned())),
         (_, End { waits_ms: Some(ms), .. }) => (Verdict::Ask, Some(format!("It waits for {ms} ms."))),
-        (Some(judged), _) => (judged.verdict, message.or(first.map(|said| said.reason.to_owned()))),
+        (Some(judged), _) => (judged.verdict, judged.explanation().map(str::to_owned)),
         (None, End { asks_model: true, .. }) => (Verdict::Ask, Some("Another model is asked.".to_owned())),
         (None, _) => (Verdict::Allow, None),
     };
@@ -215,7 +214,7 @@ fn shown(record: &RequestRecord, end: &End, call: &Proposed, state: Option<&str>
     });
     json!({
         "verdict": verdict.as_str(),
-        "policy": first.map(|said| said.policy),
+        "policy": policy,
         "reason": reason,
         "usage": usage.collect::<Vec<_>>(),
         "state": state,

@@ -46,7 +46,7 @@ impl Verdicts {
     /// What the model would read of the blocked call with this id.
     pub fn message(&self, id: &str) -> String {
         let call = self.judged.iter().find(|call| call.id == id);
-        call.and_then(|call| call.message.clone()).unwrap_or_else(|| UNEXPLAINED.to_owned())
+        call.and_then(JudgedCall::message).unwrap_or(UNEXPLAINED).to_owned()
     }
 }
 

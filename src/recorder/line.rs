@@ -4,9 +4,8 @@
 use super::Taken;
 use super::credentials::without_credentials;
 use bytes::Bytes;
-use engine::treatment::{Objection, TreatedCall};
 use model::identity::HashKey;
-use model::record::{Action, LimitUse, RequestRecord, Tokens};
+use model::record::{Action, JudgedCall, LimitUse, PolicyDecision, RequestRecord, Tokens};
 use policies::redact::Redactor;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -223,7 +222,7 @@ impl Lines {
             client_gone: record.client_gone,
             repeated: record.repeated,
             actions: record.actions.iter().map(acted).collect(),
-            calls: treatment.calls.iter().map(|call| self.call(call)).collect(),
+            calls: record.judged.iter().map(|call| self.call(call)).collect(),
             hidden: hidden.collect(),
             notices: notices.map(|(policy, text)| Notice { policy, text }).collect(),
             refusal,
@@ -242,20 +241,22 @@ impl Lines {
         }
     }
 
-    fn call<'a>(&self, call: &'a TreatedCall) -> Call<'a> {
-        let objection = |objection: &'a Objection| Objected {
+    fn call<'a>(&self, call: &'a JudgedCall) -> Call<'a> {
+        let objection = |objection: &'a PolicyDecision| Objected {
             policy: objection.policy,
             reason: objection.reason,
-            message: self.text(&objection.message),
+            message: objection.message.as_deref().and_then(|text| self.text(text)),
             numbers: objection.numbers.iter().copied().collect(),
         };
-        let acts = call.acts.iter().map(|(policy, action)| Acted { policy, action, count: 1 });
+        let (objections, acts): (Vec<_>, Vec<_>) =
+            call.decisions.iter().partition(|decision| decision.is_objection);
+        let acts = acts.into_iter().map(|act| Acted { policy: act.policy, action: act.reason, count: 1 });
         Call {
             tool: &call.tool,
             id: &call.id,
             verdict: call.verdict.as_str(),
             unjudged: call.unjudged,
-            objections: call.objections.iter().map(objection).collect(),
+            objections: objections.into_iter().map(objection).collect(),
             acts: acts.collect(),
             new_arguments: call.new_arguments.as_deref().and_then(|text| self.text(text)),
         }
@@ -297,7 +298,6 @@ mod tests {
     use dialects::CHAT;
     use engine::treatment::Treatment;
     use model::plan::Refusal;
-    use model::record::JudgedCall;
     use std::sync::Arc;
 
     const SECRET: &str = "ann@example.org";
@@ -307,32 +307,7 @@ mod tests {
         Lines { redactor, key: HashKey::fixed(7), bodies, longest: 1 << 20 }
     }
 
-    /// A call as the engine notes it beside the record.
-    fn treated(call: &JudgedCall) -> TreatedCall {
-        let objection = |message: &String| Objection {
-            policy: call.said[0].policy,
-            reason: call.said[0].reason,
-            message: message.clone(),
-            numbers: vec![("retry_after_ms", 400), ("limit", 3)],
-        };
-        let is_changed = call.verdict == model::record::Verdict::Modify;
-        TreatedCall {
-            tool: call.tool.clone(),
-            id: call.id.clone(),
-            verdict: call.verdict,
-            unjudged: call.unjudged,
-            objections: call.message.iter().map(objection).collect(),
-            acts: call
-                .said
-                .iter()
-                .filter(|_| call.message.is_none())
-                .map(|said| (said.policy, said.reason))
-                .collect(),
-            new_arguments: is_changed.then(|| format!("{{\"to\":\"{SECRET}\"}}")),
-        }
-    }
-
-    fn taken(record: &RequestRecord) -> Taken {
+    fn taken() -> Taken {
         let body = format!(
             "{{\"model\":\"gpt-4o\",\n\"messages\":[{{\"role\":\"user\",\"content\":\"Write to {SECRET}.\"}}]}}"
         );
@@ -340,7 +315,6 @@ mod tests {
         reply.add(format!("{{\"choices\":[],\"note\":\"{SECRET}\"}}").as_bytes());
         let hidden = format!("{{\"role\":\"tool\",\"tool_call_id\":\"c\",\n\"content\":\"{SECRET}\"}}");
         let treatment = Treatment {
-            calls: record.judged.iter().map(treated).collect(),
             hidden: vec![(0, hidden.into())],
             notices: vec![("budget", format!("Half of it is used, {SECRET}."))],
             refusal: Some(Refusal {
@@ -357,8 +331,8 @@ mod tests {
     #[test]
     fn the_line_of_a_record_with_everything_in_it_is_as_expected() {
         let mut record = complete();
-        record.judged.retain(|call| call.said.len() < 2);
-        let written = |bodies| String::from_utf8(lines(bodies).line(&taken(&record), &record)).unwrap();
+        record.judged.retain(|call| call.decisions.len() < 2);
+        let written = |bodies| String::from_utf8(lines(bodies).line(&taken(), &record)).unwrap();
         let line = written(true);
         assert!(!line.contains(SECRET) && line.matches("[EMAIL_").count() > 5, "{line}");
         assert_expected("recorder.json", &line);

@@ -150,7 +150,7 @@ fn line(record: &RequestRecord, at: SystemTime) -> Option<Vec<u8>> {
     if actions.is_empty() && record.judged.is_empty() {
         return None;
     }
-    let decisions: usize = record.judged.iter().map(|call| call.said.len().max(1)).sum();
+    let decisions: usize = record.judged.iter().map(|call| call.decisions.len().max(1)).sum();
     let text = |raw| bounded::text(raw, MAX_TEXT_CHARS);
     let entry = Entry {
         timestamp: humantime::format_rfc3339_micros(at.max(SystemTime::UNIX_EPOCH)).to_string(),
@@ -181,10 +181,10 @@ fn decisions_on((call, judged): (usize, &JudgedCall)) -> Vec<Decision<'_>> {
         reason: None,
         spoke: false,
     };
-    if judged.said.is_empty() {
+    if judged.decisions.is_empty() {
         return vec![silent];
     }
-    let said = judged.said.iter().enumerate();
+    let said = judged.decisions.iter().enumerate();
     let decisions = said.map(|(at, said)| Decision {
         policy: Some(said.policy),
         reason: Some(said.reason),

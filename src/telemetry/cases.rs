@@ -2,8 +2,8 @@
 
 use model::adaptation::Adaptation;
 use model::record::{
-    ApprovalRecord, Consent, Context, Endpoint, JudgedCall, LimitUse, NewResult, NewText, On, PrefixBreak,
-    RequestRecord, ResultOutcome, Retry, Route, SHORTENED, Said, Times, Tokens, Verdict,
+    ApprovalRecord, Consent, Context, Endpoint, JudgedCall, LimitUse, NewResult, NewText, On, PolicyDecision,
+    PrefixBreak, RequestRecord, ResultOutcome, Retry, Route, SHORTENED, Times, Tokens, Verdict,
 };
 use std::io::{self, Write};
 use std::path::Path;
@@ -140,6 +140,13 @@ pub(crate) fn complete() -> RequestRecord {
     record
 }
 
+/// The decision of a policy; with a `message`, an objection.
+fn decision(policy: &'static str, reason: &'static str, message: Option<&str>) -> PolicyDecision {
+    let numbers = message.map(|_| vec![("retry_after_ms", 400), ("limit", 3)]).unwrap_or_default();
+    let is_objection = message.is_some();
+    PolicyDecision { policy, reason, is_objection, message: message.map(str::to_owned), numbers }
+}
+
 /// A call for each verdict, with the decisions of policies.
 fn decided_calls() -> Vec<JudgedCall> {
     let call =
@@ -148,9 +155,9 @@ fn decided_calls() -> Vec<JudgedCall> {
             id: format!("call-{}", tool.len()),
             verdict,
             unjudged: false,
-            said: said.iter().map(|&(policy, reason)| Said { policy, reason }).collect(),
+            decisions: said.iter().map(|&(policy, reason)| decision(policy, reason, message)).collect(),
             is_spoken: verdict == Verdict::Block,
-            message: message.map(str::to_owned),
+            new_arguments: (verdict == Verdict::Modify).then(|| r#"{"to":"ann@example.org"}"#.to_owned()),
         };
     vec![
         call(
@@ -209,16 +216,16 @@ fn calls() -> Vec<JudgedCall> {
         id: "call-0".to_owned(),
         verdict,
         unjudged: false,
-        said: vec![],
+        decisions: vec![],
         is_spoken: false,
-        message: None,
+        new_arguments: None,
     };
     vec![
         call("search", Verdict::Allow),
         call("search", Verdict::Allow),
         JudgedCall {
-            said: [("rate_limit", "RATE_LIMIT"), ("loops", "LOOP_DETECTED")]
-                .map(|(policy, reason)| Said { policy, reason })
+            decisions: [("rate_limit", "RATE_LIMIT"), ("loops", "LOOP_DETECTED")]
+                .map(|(policy, reason)| decision(policy, reason, None))
                 .into(),
             is_spoken: true,
             ..call("weather", Verdict::Block)

@@ -286,11 +286,12 @@ impl<'a> From<&'a Action> for Act<'a> {
 
 impl<'a> Call<'a> {
     fn new(call: &'a JudgedCall, limits: &[LimitUse]) -> Self {
-        let (first, others) = call.said.split_first().unzip();
+        let (first, others) = call.decisions.split_first().unzip();
         let of_policy = |limit: &&LimitUse| first.is_some_and(|said| limit.policy == Some(said.policy));
         let limit = |tool: &str| limits.iter().filter(of_policy).find(|limit| limit.tool == tool);
         let limit = limit(&call.tool).or_else(|| limit("*"));
-        let objection = |said: &model::record::Said| Objection { policy: said.policy, reason: said.reason };
+        let objection =
+            |said: &model::record::PolicyDecision| Objection { policy: said.policy, reason: said.reason };
         Self {
             name: bounded::name(&call.tool),
             id: bounded::text(&call.id, ID_CHARS),

@@ -61,7 +61,7 @@ fn outcome(record: &RequestRecord) -> Vec<String> {
 /// A call and its verdict.
 fn call(call: &JudgedCall) -> String {
     let tool = bounded::name(&call.tool);
-    let Some(first) = call.said.first() else { return tool.into_owned() };
+    let Some(first) = call.decisions.first() else { return tool.into_owned() };
     let verdict = match call.verdict {
         Verdict::Block => "BLOCKED",
         Verdict::Modify => "CHANGED",
@@ -70,7 +70,7 @@ fn call(call: &JudgedCall) -> String {
         Verdict::Allow => "would be stopped",
     };
     let private = PRIVATE.iter().find(|(reason, _)| *reason == first.reason).map(|(_, text)| *text);
-    let reason = private.or_else(|| call.message.as_deref().map(first_sentence));
+    let reason = private.or_else(|| call.message().map(first_sentence));
     let reason = reason.map_or_else(String::new, |reason| format!(": {}", text(reason)));
     format!("{tool} {verdict} by {}{reason}", first.policy)
 }
@@ -89,19 +89,21 @@ fn text(raw: &str) -> String {
 mod tests {
     use super::super::cases::rich;
     use super::*;
-    use model::record::{Route, Said};
+    use model::record::{PolicyDecision, Route};
     use std::time::Duration;
 
     fn blocked(policy: &'static str, reason: &'static str, message: &str) -> RequestRecord {
-        let said = vec![Said { policy, reason }];
+        let message = Some(message.to_owned());
+        let decision =
+            PolicyDecision { policy, reason, is_objection: true, message, ..PolicyDecision::default() };
         let call = JudgedCall {
             tool: "web_search".to_owned(),
             id: String::new(),
             verdict: Verdict::Block,
             unjudged: false,
-            said,
+            decisions: vec![decision],
             is_spoken: true,
-            message: Some(message.to_owned()),
+            new_arguments: None,
         };
         let mut record = RequestRecord::new(Route::Chat);
         (record.method, record.model, record.status) = ("POST".to_owned(), Some("gpt-4o".to_owned()), 200);

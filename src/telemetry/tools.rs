@@ -212,7 +212,7 @@ impl Tool {
             Verdict::Allow if !call.unjudged => self.allowed.inc(),
             verdict => {
                 let verdict = if call.unjudged { "unjudged" } else { verdict.as_str() };
-                let policy = call.said.first().map_or("", |said| said.policy);
+                let policy = call.decisions.first().map_or("", |decision| decision.policy);
                 self.calls.with_label_values(&[self.name.as_str(), verdict, policy]).inc();
             }
         }

@@ -12,7 +12,7 @@ use model::fact::Writes;
 use model::identity::Hash;
 use model::plan::ModelQuestion;
 use model::plan::approval::{ApprovalDecision, Decided, HeldCall};
-use model::record::{ApprovalRecord, Consent, JudgedCall, On, Said, Verdict};
+use model::record::{ApprovalRecord, Consent, JudgedCall, On, PolicyDecision, Verdict};
 use model::store::{CallReservation, CallReservationResult, return_reservations};
 use policies::about::Confirming;
 use policies::pattern::any_concerns;
@@ -209,9 +209,10 @@ fn left_call(call: &WaitingCall) -> Option<JudgedCall> {
         Awaited::Time { policy, kind, .. } => (Verdict::Block, *policy, *kind),
         Awaited::ModelAnswer { .. } | Awaited::ToolResult { .. } | Awaited::Reservations(_) => return None,
     };
-    let said = vec![Said { policy, reason: kind.as_str() }];
-    let (tool, id) = (call.call.name(), call.call.id());
-    Some(JudgedCall { tool, id, verdict, unjudged: false, said, is_spoken: false, message: None })
+    let decision =
+        PolicyDecision { policy, reason: kind.as_str(), is_objection: true, ..PolicyDecision::default() };
+    let (tool, id, decisions) = (call.call.name(), call.call.id(), vec![decision]);
+    Some(JudgedCall { tool, id, verdict, unjudged: false, decisions, is_spoken: false, new_arguments: None })
 }
 
 #[cfg(test)]

@@ -12,8 +12,8 @@ use model::plan::decision::Decision;
 use model::plan::texts::{added_tokens, removed_tokens};
 use model::plan::{CALLS_OF_DAY, Change, Edit, Finding, OF_DAY, Plan, Usage};
 use model::record::{
-    Action, JudgedCall, LimitUse, NewResult, NewText, On, PrefixBreak, ReRequest, ResultOutcome, Said,
-    Verdict,
+    Action, JudgedCall, LimitUse, NewResult, NewText, On, PolicyDecision, PrefixBreak, ReRequest,
+    ResultOutcome, Verdict,
 };
 use model::tokens::{Estimate, MESSAGE_OVERHEAD};
 use model::{ToolResult, Transcript, View};
@@ -55,14 +55,17 @@ pub(super) fn noted(judged: &Judged) -> JudgedCall {
         id: judged.id.clone(),
         verdict: verdict_of(&judged.decision),
         unjudged: judged.unjudged,
-        said: said_of(judged),
+        decisions: decisions_on(judged),
         is_spoken: judged.decision.is_hidden(),
-        message: judged.objections.first().map(|(_, reason)| reason.message.clone()),
+        new_arguments: match &judged.decision {
+            Decision::Rewrite { arguments } => Some(arguments.clone()),
+            _ => None,
+        },
     }
 }
 
 /// The verdict that a decision is recorded as.
-pub(super) fn verdict_of(decision: &Decision) -> Verdict {
+fn verdict_of(decision: &Decision) -> Verdict {
     match decision {
         Decision::Release => Verdict::Allow,
         Decision::Rewrite { .. } => Verdict::Modify,
@@ -105,10 +108,16 @@ fn outcome_of(view: &View<'_>) -> ResultOutcome {
 }
 
 /// What policies did to a call: their objections, or other actions.
-fn said_of(judged: &Judged) -> Vec<Said> {
-    let objections = judged.objections.iter();
-    let objections = objections.map(|(policy, reason)| Said { policy, reason: reason.kind.as_str() });
-    let acts = judged.acts.iter().map(|(policy, action)| Said { policy, reason: action });
+fn decisions_on(judged: &Judged) -> Vec<PolicyDecision> {
+    let objections = judged.objections.iter().map(|(policy, reason)| PolicyDecision {
+        policy,
+        reason: reason.kind.as_str(),
+        is_objection: true,
+        message: Some(reason.message.clone()),
+        numbers: reason.numbers.clone(),
+    });
+    let acts = judged.acts.iter();
+    let acts = acts.map(|(policy, reason)| PolicyDecision { policy, reason, ..PolicyDecision::default() });
     objections.chain(acts).collect()
 }
 

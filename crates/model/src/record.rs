@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Everything that is reported about one client request, however it ended. Re-asks and fallbacks belong to the request
-/// that they serve. Contains no body, no arguments and no credential.
+/// that they serve. Contains no body and no credential, and of arguments only those that policies wrote anew.
 #[derive(Clone, Debug, Default)]
 pub struct RequestRecord {
     pub request_id: String,
@@ -200,12 +200,24 @@ pub struct JudgedCall {
     pub verdict: Verdict,
     /// It was allowed because it could not be judged.
     pub unjudged: bool,
-    /// The decisions of policies, in registry order; every objection, also in observe mode.
-    pub said: Vec<Said>,
+    /// The decisions of policies: every objection in registry order, also in observe mode, then what else was done.
+    pub decisions: Vec<PolicyDecision>,
     /// The model gets the text of the first of them.
     pub is_spoken: bool,
-    /// The sentence of the first objection. For the admin server alone.
-    pub message: Option<String>,
+    /// The arguments that the client got instead of the model's. For the recorder alone.
+    pub new_arguments: Option<String>,
+}
+
+impl JudgedCall {
+    /// The text of the first objection.
+    pub fn message(&self) -> Option<&str> {
+        self.decisions.first()?.message.as_deref()
+    }
+
+    /// The text of the first objection, or else the reason of the first decision.
+    pub fn explanation(&self) -> Option<&str> {
+        self.message().or(self.decisions.first().map(|decision| decision.reason))
+    }
 }
 
 /// A text among a call's arguments, before and after a policy wrote it anew.
@@ -218,12 +230,17 @@ pub struct NewText {
 }
 
 /// The decision of one policy on a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Said {
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PolicyDecision {
     pub policy: &'static str,
     /// The reason of an objection, as the model gets it (`RATE_LIMIT`, ...), or what else was done: `answered`,
     /// `rewritten`.
     pub reason: &'static str,
+    pub is_objection: bool,
+    /// The text of an objection for the model. For the recorder, the log's short line and the admin server alone.
+    pub message: Option<String>,
+    /// The numbers of an objection, with units in their names. For the recorder alone.
+    pub numbers: Vec<(&'static str, u64)>,
 }
 
 /// What happened to a call.

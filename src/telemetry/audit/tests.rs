@@ -2,7 +2,7 @@
 
 use super::super::cases::rich;
 use super::*;
-use model::record::{Route, Said, Verdict};
+use model::record::{PolicyDecision, Route, Verdict};
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -47,8 +47,10 @@ fn an_audit_line_names_every_policy_involved_and_marks_the_one_that_decided() {
 
 #[test]
 fn in_observe_mode_no_policy_is_marked_as_deciding() {
-    let said = vec![Said { policy: "loops", reason: "LOOP_DETECTED" }];
-    let call = JudgedCall { verdict: Verdict::Allow, said, is_spoken: false, ..rich().judged[0].clone() };
+    let decision = PolicyDecision { policy: "loops", reason: "LOOP_DETECTED", ..PolicyDecision::default() };
+    let decisions = vec![decision];
+    let call =
+        JudgedCall { verdict: Verdict::Allow, decisions, is_spoken: false, ..rich().judged[0].clone() };
     let record = RequestRecord { mode: "observe", judged: vec![call], ..RequestRecord::new(Route::Chat) };
     let decision = line_of(&record).unwrap()["decisions"][0].clone();
     assert_eq!(

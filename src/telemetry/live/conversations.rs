@@ -224,9 +224,12 @@ impl Conversation {
             let is_blocked = call.verdict == Verdict::Block;
             self.blocked += u64::from(is_blocked);
             if is_blocked && self.first_blocked_by.is_none() {
-                self.first_blocked_by = call.said.first().map(|said| said.policy);
+                self.first_blocked_by = call.decisions.first().map(|decision| decision.policy);
             }
-            if is_blocked && !self.is_ended && call.said.iter().any(|said| ENDING.contains(&said.policy)) {
+            if is_blocked
+                && !self.is_ended
+                && call.decisions.iter().any(|decision| ENDING.contains(&decision.policy))
+            {
                 (self.is_ended, is_runaway) = (true, true);
             }
         }
@@ -263,7 +266,7 @@ impl Conversation {
     fn keep_decisions(&mut self, record: &RequestRecord, now_ms: u64) {
         self.keep_calls(record, now_ms);
         for call in
-            record.judged.iter().filter(|call| call.verdict != Verdict::Allow || !call.said.is_empty())
+            record.judged.iter().filter(|call| call.verdict != Verdict::Allow || !call.decisions.is_empty())
         {
             if self.decisions.len() >= MOST_DECISIONS {
                 self.decisions.pop_front();
@@ -327,19 +330,19 @@ fn replace(kept: &mut Option<String>, newest: Option<&str>) {
 
 impl CallDecision {
     fn of(call: &JudgedCall, limits: &[LimitUse], at_ms: u64) -> Self {
-        let first = call.said.first();
-        let of_policy = |limit: &&LimitUse| first.is_some_and(|said| limit.policy == Some(said.policy));
+        let first = call.decisions.first();
+        let of_policy =
+            |limit: &&LimitUse| first.is_some_and(|decision| limit.policy == Some(decision.policy));
         let limit = |tool: &str| limits.iter().filter(of_policy).find(|limit| limit.tool == tool);
         let limit = limit(&call.tool).or_else(|| limit("*"));
-        let message = call.message.as_deref().or(first.map(|said| said.reason));
         Self {
             at_ms,
             tool: bounded::name(&call.tool).into_owned(),
             verdict: call.verdict.as_str(),
-            policy: first.map(|said| said.policy),
+            policy: first.map(|decision| decision.policy),
             used: limit.map(|limit| limit.used),
             limit: limit.map(|limit| limit.limit),
-            message: message.map(|message| bounded::text(message, MOST_CHARS).into_owned()),
+            message: call.explanation().map(|message| bounded::text(message, MOST_CHARS).into_owned()),
         }
     }
 }

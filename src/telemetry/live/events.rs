@@ -248,7 +248,7 @@ impl About<'_> {
     }
 
     fn call(&self, call: &JudgedCall) -> Event {
-        let first = call.said.first();
+        let first = call.decisions.first();
         let kind = match call.verdict {
             Verdict::Block => Kind::ToolCallBlocked,
             Verdict::Ask => Kind::Approval,
@@ -257,8 +257,8 @@ impl About<'_> {
         let message = match call.verdict {
             Verdict::Allow => None,
             Verdict::Ask => Some("asked"),
-            _ => call.message.as_deref().or(first.map(|said| said.reason)),
+            _ => call.explanation(),
         };
-        self.event(kind, Some(&call.tool), first.map(|said| said.policy), message)
+        self.event(kind, Some(&call.tool), first.map(|decision| decision.policy), message)
     }
 }

@@ -4,7 +4,7 @@ use super::conversations::Conversation;
 use super::events::Kind;
 use super::*;
 use crate::telemetry::cases::rich;
-use model::record::{JudgedCall, LimitUse, Route, Said, Verdict};
+use model::record::{JudgedCall, LimitUse, PolicyDecision, Route, Verdict};
 use tokio::sync::broadcast::error::TryRecvError;
 
 const BOUNDS: Bounds = Bounds { conversations: 3, callers: 0, with_decisions: true, body_bytes: 100 };
@@ -22,9 +22,15 @@ fn blocked(policy: &'static str) -> JudgedCall {
         id: String::new(),
         verdict: Verdict::Block,
         unjudged: false,
-        said: vec![Said { policy, reason: "LOOP_DETECTED" }],
+        decisions: vec![PolicyDecision {
+            policy,
+            reason: "LOOP_DETECTED",
+            is_objection: true,
+            message: Some("The same call again.".to_owned()),
+            ..PolicyDecision::default()
+        }],
         is_spoken: true,
-        message: Some("The same call again.".to_owned()),
+        new_arguments: None,
     }
 }
 

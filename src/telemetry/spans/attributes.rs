@@ -121,10 +121,11 @@ fn event(call: &JudgedCall, contents: Option<&CallContents>, at: SystemTime) -> 
     made.text("gen_ai.tool.name", Some(&bounded::name(&call.tool)));
     made.text("gen_ai.tool.call.id", Some(&call.id));
     made.text("toolrein.verdict", Some(call.verdict.as_str()));
-    let said = call.said.first();
-    made.text("toolrein.policy", said.map(|said| said.policy));
-    made.text("toolrein.reason", said.map(|said| said.reason));
-    let others = call.said.iter().skip(1).map(|said| format!("{}={}", said.policy, said.reason));
+    let first = call.decisions.first();
+    made.text("toolrein.policy", first.map(|decision| decision.policy));
+    made.text("toolrein.reason", first.map(|decision| decision.reason));
+    let others = call.decisions.iter().skip(1);
+    let others = others.map(|decision| format!("{}={}", decision.policy, decision.reason));
     made.list("toolrein.also", others.collect());
     made.flag("toolrein.unjudged", call.unjudged);
     if let Some(contents) = contents {
@@ -228,7 +229,7 @@ impl Attributes {
 mod tests {
     use super::*;
     use crate::telemetry::cases::{assert_expected, complete};
-    use model::record::{On, Route, Said, Verdict};
+    use model::record::{On, PolicyDecision, Route, Verdict};
 
     /// The attributes as lines.
     fn lines(attributes: &[KeyValue]) -> String {
@@ -270,16 +271,16 @@ mod tests {
         record.conversation = Some(hostile.clone());
         record.path.clone_from(&hostile);
         record.act(On::Reply, "loops", hostile.clone(), 1);
-        let said =
-            vec![Said { policy: "loops", reason: "LOOP" }, Said { policy: "budget", reason: "BUDGET" }];
+        let decision = |policy, reason| PolicyDecision { policy, reason, ..PolicyDecision::default() };
+        let decisions = vec![decision("loops", "LOOP"), decision("budget", "BUDGET")];
         let call = JudgedCall {
             tool: hostile.clone(),
             id: hostile,
             verdict: Verdict::Block,
             unjudged: false,
-            said,
+            decisions,
             is_spoken: true,
-            message: None,
+            new_arguments: None,
         };
         record.judged = vec![call; 1_000];
         let trace = Trace::new(SpanContext::NONE, SpanContext::NONE, false);
