@@ -8,6 +8,7 @@ use super::code::Code;
 use super::pages::body_of;
 use crate::proxy::session::{Session, SessionNames};
 use crate::secret::random_key;
+use crate::telemetry::projection::TextBounds;
 use axum::body::Body;
 use axum::extract::State;
 use bytes::Bytes;
@@ -18,7 +19,7 @@ use model::account::Tally;
 use model::fact::{Answers, Batch};
 use model::memo::NoMemo;
 use model::plan::Finding;
-use model::record::{LimitUse, RequestRecord, Route, Verdict};
+use model::record::{RequestRecord, Route, Verdict};
 use model::summaries::NoSummaries;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -208,15 +209,11 @@ fn shown(record: &RequestRecord, end: &End, call: &Proposed, state: Option<&str>
         (None, End { asks_model: true, .. }) => (Verdict::Ask, Some("Another model is asked.".to_owned())),
         (None, _) => (Verdict::Allow, None),
     };
-    let usage = record.usage_of_limits.iter();
-    let usage = usage.map(|LimitUse { policy, tool, used, limit, .. }| {
-        json!({"policy": policy, "tool": tool, "used": used, "limit": limit})
-    });
     json!({
         "verdict": verdict.as_str(),
         "policy": policy,
         "reason": reason,
-        "usage": usage.collect::<Vec<_>>(),
+        "usage": TextBounds::WHOLE.limits(record),
         "state": state,
     })
 }

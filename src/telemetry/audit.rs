@@ -1,28 +1,23 @@
 //! The audit log: one JSON line for each client request in which a policy acted or a call was judged, appended to its
-//! own file. Defines the fields and bounds them. Never contains a body or a credential, and of arguments only the texts
+//! own file. Names the fields and their bounds. Never contains a body or a credential, and of arguments only the texts
 //! that a policy wrote anew, where the operator wants both forms recorded; no request waits for it, and lines that
 //! cannot be written are counted.
 
-use super::bounded;
 use super::private_file;
+use super::projection::Inclusion::{Always, IfAny};
+use super::projection::MemberValue::{self, Flag, Number, Text};
+use super::projection::{CallWithDecision, Column, Projection, TextBounds, calls_of, new_actions, word};
 use super::queue::{LineSink, Queue, write_all_of};
-use model::record::{Action, ApprovalRecord, JudgedCall, NewText, On, RequestRecord};
+use model::record::{JudgedCall, RequestRecord};
 use serde::Serialize;
-use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// The longest text, in characters; as in the log.
-const MAX_TEXT_CHARS: usize = 200;
-/// The most decisions and the most actions of a line; the rest is only counted. More than any provider's parallel
-/// calls.
-const MAX_ITEMS: usize = 200;
-/// The most texts of a line that were written anew, and the longest form of one, in characters.
-const MAX_TEXTS: usize = 20;
-const MAX_REWRITTEN_CHARS: usize = 400;
+/// Texts as in the log. More decisions and actions than any provider's parallel calls lead to; the rest is only counted.
+const BOUNDS: TextBounds = TextBounds::new(200, 200);
 
 /// A handle on the audit log. Cheap to clone; no call waits for the disk.
 #[derive(Clone)]
@@ -80,146 +75,54 @@ impl Audit {
 #[derive(Serialize)]
 struct Entry<'a> {
     timestamp: String,
-    request_id: Cow<'a, str>,
-    conversation: Option<Cow<'a, str>>,
-    model: Option<Cow<'a, str>>,
-    profile: Option<Cow<'a, str>>,
-    mode: &'static str,
-    decisions: Vec<Decision<'a>>,
-    actions: Vec<Deed<'a>>,
-    /// Texts of arguments that were written anew, up to [`MAX_TEXTS`].
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    rewritten: Vec<Rewritten<'a>>,
-    /// What people decided.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    approvals: Vec<Approval<'a>>,
-    /// How many decisions and actions are not listed.
-    #[serde(skip_serializing_if = "is_zero")]
-    left_out: usize,
+    #[serde(flatten)]
+    members: Projection<'a, RequestRecord>,
 }
+
+const MEMBERS: &[Column<RequestRecord>] = &[
+    ("request_id", |record, bounds| Text(bounds.text(&record.request_id)), Always),
+    ("conversation", |record, bounds| bounds.optional(record.conversation.as_deref()), Always),
+    ("model", |record, bounds| bounds.optional(record.model.as_deref()), Always),
+    ("profile", |record, bounds| bounds.optional(record.profile.as_deref()), Always),
+    ("mode", |record, _| word(record.mode), Always),
+    (
+        "decisions",
+        |record, bounds| bounds.calls(calls_of(record).flat_map(CallWithDecision::all), DECISION),
+        Always,
+    ),
+    ("actions", |record, bounds| bounds.actions(new_actions(record)), Always),
+    ("rewritten", |record, bounds| bounds.new_texts(record), IfAny),
+    ("approvals", |record, bounds| bounds.approvals(record), IfAny),
+    ("left_out", |record, bounds| items_left_out(record, bounds), IfAny),
+];
 
 /// The decision of one policy on one call; for a call without decisions, that it was judged.
-#[derive(Clone, Serialize)]
-struct Decision<'a> {
-    /// Its index among the calls judged in this request, from 0.
-    call: usize,
-    tool: Cow<'a, str>,
-    /// The verdict on the call: `allow`, `block`, `modify`, `answer` or `ask`.
-    verdict: &'static str,
-    /// It was allowed because it could not be judged.
-    #[serde(skip_serializing_if = "is_false")]
-    unjudged: bool,
-    policy: Option<&'static str>,
-    reason: Option<&'static str>,
-    /// The model gets this policy's text.
-    spoke: bool,
-}
+const DECISION: &[Column<JudgedCall>] = &[
+    ("call", |call, _| Number(call.index as u64), Always),
+    ("tool", |call, bounds| Text(bounds.name(&call.judged.tool)), Always),
+    ("verdict", |call, _| word(call.judged.verdict.as_str()), Always),
+    ("unjudged", |call, _| Flag(call.judged.unjudged), IfAny),
+    ("policy", |call, _| word(call.policy()), Always),
+    ("reason", |call, _| word(call.reason()), Always),
+    ("spoke", |call, _| Flag(call.is_spoken()), Always),
+];
 
-/// A text of a call's arguments in both forms.
-#[derive(Serialize)]
-struct Rewritten<'a> {
-    policy: &'static str,
-    tool: Cow<'a, str>,
-    before: Cow<'a, str>,
-    after: Cow<'a, str>,
-}
-
-/// A person's decision on a call.
-#[derive(Serialize)]
-struct Approval<'a> {
-    tool: Cow<'a, str>,
-    outcome: &'static str,
-    /// The person or system that decided, as reported with the decision.
-    approver: Option<Cow<'a, str>>,
-    reason: Option<Cow<'a, str>>,
-}
-
-/// What a policy did, `count` times.
-#[derive(Serialize)]
-struct Deed<'a> {
-    policy: &'static str,
-    action: Cow<'a, str>,
-    count: u64,
+/// How many decisions and actions are not listed.
+fn items_left_out<'a>(record: &RequestRecord, bounds: &TextBounds) -> MemberValue<'a> {
+    let decisions = record.judged.iter().map(|call| call.decisions.len().max(1)).sum();
+    bounds.left_out(&[decisions, new_actions(record).count()])
 }
 
 /// The line for `record`, its end included; `None` where no policy acted and no call was judged.
 fn line(record: &RequestRecord, at: SystemTime) -> Option<Vec<u8>> {
-    // Actions of a resent request were recorded before; its reply is new.
-    let is_new = |action: &&Action| !record.repeated || action.on == On::Reply;
-    let actions: Vec<&Action> = record.actions.iter().filter(is_new).collect();
-    if actions.is_empty() && record.judged.is_empty() {
+    if record.judged.is_empty() && new_actions(record).next().is_none() {
         return None;
     }
-    let decisions: usize = record.judged.iter().map(|call| call.decisions.len().max(1)).sum();
-    let text = |raw| bounded::text(raw, MAX_TEXT_CHARS);
-    let entry = Entry {
-        timestamp: humantime::format_rfc3339_micros(at.max(SystemTime::UNIX_EPOCH)).to_string(),
-        request_id: text(&record.request_id),
-        conversation: record.conversation.as_deref().map(text),
-        model: record.model.as_deref().map(text),
-        profile: record.profile.as_deref().map(text),
-        mode: record.mode,
-        decisions: record.judged.iter().enumerate().flat_map(decisions_on).take(MAX_ITEMS).collect(),
-        actions: actions.iter().take(MAX_ITEMS).map(|action| deed(action)).collect(),
-        rewritten: record.new_texts.iter().take(MAX_TEXTS).map(rewritten).collect(),
-        approvals: record.approvals.iter().take(MAX_ITEMS).map(approval).collect(),
-        left_out: decisions.saturating_sub(MAX_ITEMS) + actions.len().saturating_sub(MAX_ITEMS),
-    };
-    let mut line = serde_json::to_vec(&entry).ok()?;
+    let timestamp = humantime::format_rfc3339_micros(at.max(SystemTime::UNIX_EPOCH)).to_string();
+    let members = Projection::from_record(record, MEMBERS, &BOUNDS);
+    let mut line = serde_json::to_vec(&Entry { timestamp, members }).ok()?;
     line.push(b'\n');
     Some(line)
-}
-
-fn decisions_on((call, judged): (usize, &JudgedCall)) -> Vec<Decision<'_>> {
-    let verdict = judged.verdict.as_str();
-    let silent = Decision {
-        call,
-        tool: bounded::name(&judged.tool),
-        verdict,
-        unjudged: judged.unjudged,
-        policy: None,
-        reason: None,
-        spoke: false,
-    };
-    if judged.decisions.is_empty() {
-        return vec![silent];
-    }
-    let said = judged.decisions.iter().enumerate();
-    let decisions = said.map(|(at, said)| Decision {
-        policy: Some(said.policy),
-        reason: Some(said.reason),
-        spoke: at == 0 && judged.is_spoken,
-        ..silent.clone()
-    });
-    decisions.collect()
-}
-
-fn deed(action: &Action) -> Deed<'_> {
-    Deed { policy: action.policy, action: bounded::text(&action.action, MAX_TEXT_CHARS), count: action.count }
-}
-
-fn rewritten(text: &NewText) -> Rewritten<'_> {
-    let NewText { policy, tool, before, after } = text;
-    let bounded = |raw| bounded::text(raw, MAX_REWRITTEN_CHARS);
-    Rewritten { policy, tool: bounded::name(tool), before: bounded(before), after: bounded(after) }
-}
-
-fn approval(record: &ApprovalRecord) -> Approval<'_> {
-    let text = |raw| bounded::text(raw, MAX_TEXT_CHARS);
-    Approval {
-        tool: bounded::name(&record.tool),
-        outcome: record.outcome.as_str(),
-        approver: record.approver.as_deref().map(text),
-        reason: record.reason.as_deref().map(text),
-    }
-}
-
-fn is_zero(number: &usize) -> bool {
-    *number == 0
-}
-
-fn is_false(flag: &bool) -> bool {
-    !flag
 }
 
 /// The file at a path, whichever that is now: a file that was moved away or deleted is replaced by a new one.

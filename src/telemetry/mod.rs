@@ -17,6 +17,7 @@ mod lost;
 pub mod metrics;
 mod models;
 pub(crate) mod private_file;
+pub(crate) mod projection;
 mod queue;
 pub mod refusals;
 mod request;

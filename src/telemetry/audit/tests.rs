@@ -2,7 +2,7 @@
 
 use super::super::cases::rich;
 use super::*;
-use model::record::{PolicyDecision, Route, Verdict};
+use model::record::{On, PolicyDecision, Route, Verdict};
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt as _;
 

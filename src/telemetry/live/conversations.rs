@@ -1,9 +1,10 @@
 //! The newest conversations: who has them, when their calls were made and what was decided on them, how much of each limit
 //! they have used. No texts but the sentences that policies wrote to the model.
 
+use super::BOUNDS;
 use super::hold_out::{Comparison, Cost, comparison};
-use crate::telemetry::bounded;
-use model::record::{JudgedCall, LimitUse, On, REJECTED, RequestRecord, Verdict};
+use crate::telemetry::projection::{CallWithDecision, calls_of};
+use model::record::{LimitUse, On, REJECTED, RequestRecord, Verdict};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -16,8 +17,6 @@ const MOST_CALLS: usize = 200;
 const MOST_DECISIONS: usize = 50;
 /// Limits that are kept of each conversation.
 const MOST_LIMITS: usize = 50;
-/// The longest id, name or sentence, in characters.
-const MOST_CHARS: usize = 500;
 /// Policies whose blocking ends an agent that does not stop by itself.
 const ENDING: [&str; 3] = ["budget", "loops", "turn_limits"];
 
@@ -242,7 +241,7 @@ impl Conversation {
             // The results of a request answer the calls of the reply before it, mostly in their order.
             let is_open =
                 |call: &&mut TimedCall| call.outcome.is_none() && call.verdict != Verdict::Block.as_str();
-            let name = bounded::name(&result.tool);
+            let name = BOUNDS.name(&result.tool);
             let call = self.timed_calls.iter_mut().filter(is_open).find(|call| call.tool == *name);
             if let Some(call) = call {
                 (call.took_ms, call.outcome) = (result.took.map(millis), Some(result.outcome.as_str()));
@@ -252,7 +251,7 @@ impl Conversation {
             if self.timed_calls.len() >= MOST_CALLS {
                 self.timed_calls.pop_front();
             }
-            let (tool, verdict) = (bounded::name(&call.tool).into_owned(), call.verdict.as_str());
+            let (tool, verdict) = (BOUNDS.name(&call.tool).into_owned(), call.verdict.as_str());
             self.timed_calls.push_back(TimedCall {
                 at_ms: now_ms,
                 tool,
@@ -265,13 +264,13 @@ impl Conversation {
 
     fn keep_decisions(&mut self, record: &RequestRecord, now_ms: u64) {
         self.keep_calls(record, now_ms);
-        for call in
-            record.judged.iter().filter(|call| call.verdict != Verdict::Allow || !call.decisions.is_empty())
-        {
+        let is_kept =
+            |call: &CallWithDecision<'_>| call.judged.verdict != Verdict::Allow || call.policy().is_some();
+        for call in calls_of(record).filter(is_kept) {
             if self.decisions.len() >= MOST_DECISIONS {
                 self.decisions.pop_front();
             }
-            self.decisions.push_back(CallDecision::of(call, &record.usage_of_limits, now_ms));
+            self.decisions.push_back(CallDecision::new(call, now_ms));
         }
         if !record.usage_of_limits.is_empty() {
             self.limits = record.usage_of_limits.iter().take(MOST_LIMITS).cloned().collect();
@@ -322,27 +321,23 @@ fn millis(time: Duration) -> u64 {
 
 /// Keeps the `newest` text, where there is one.
 fn replace(kept: &mut Option<String>, newest: Option<&str>) {
-    let newest = newest.map(|text| bounded::text(text, MOST_CHARS));
+    let newest = newest.map(|text| BOUNDS.text(text));
     if newest.is_some() && kept.as_deref() != newest.as_deref() {
         *kept = newest.map(Cow::into_owned);
     }
 }
 
 impl CallDecision {
-    fn of(call: &JudgedCall, limits: &[LimitUse], at_ms: u64) -> Self {
-        let first = call.decisions.first();
-        let of_policy =
-            |limit: &&LimitUse| first.is_some_and(|decision| limit.policy == Some(decision.policy));
-        let limit = |tool: &str| limits.iter().filter(of_policy).find(|limit| limit.tool == tool);
-        let limit = limit(&call.tool).or_else(|| limit("*"));
+    fn new(call: CallWithDecision<'_>, at_ms: u64) -> Self {
+        let (judged, limit) = (call.judged, call.limit());
         Self {
             at_ms,
-            tool: bounded::name(&call.tool).into_owned(),
-            verdict: call.verdict.as_str(),
-            policy: first.map(|decision| decision.policy),
+            tool: BOUNDS.name(&judged.tool).into_owned(),
+            verdict: judged.verdict.as_str(),
+            policy: call.policy(),
             used: limit.map(|limit| limit.used),
             limit: limit.map(|limit| limit.limit),
-            message: call.explanation().map(|message| bounded::text(message, MOST_CHARS).into_owned()),
+            message: judged.explanation().map(|message| BOUNDS.text(message).into_owned()),
         }
     }
 }

@@ -1,7 +1,9 @@
 //! The stream of events in the life of tool calls, as they happen: a bounded broadcast to the readers that are connected.
 //! Without a reader nothing is made; a reader that is too slow misses the oldest events and is given their number.
 
-use crate::telemetry::bounded;
+use super::BOUNDS;
+use crate::telemetry::projection::Inclusion::Always;
+use crate::telemetry::projection::{Column, Projection};
 use model::record::{JudgedCall, On, Published, RequestRecord, Verdict};
 use serde::Serialize;
 use std::borrow::Cow;
@@ -14,10 +16,14 @@ use tokio::sync::broadcast::{Receiver, Sender, channel};
 const MOST_WAITING: usize = 1_024;
 /// Readers at once. Each is a connection that stays open.
 const MOST_READERS: usize = 32;
-/// The longest text in an event, in characters.
-const MOST_CHARS: usize = 500;
 /// Events of one kind for one request: a client may send thousands of results.
 const MOST_OF_A_KIND: usize = 64;
+
+/// What each event says of its request.
+const REQUEST: &[Column<RequestRecord>] = &[
+    ("conversation", |record, bounds| bounds.optional(record.conversation.as_deref()), Always),
+    ("model", |record, bounds| bounds.optional(record.model.as_deref()), Always),
+];
 
 /// See the module's documentation.
 pub struct Events {
@@ -87,8 +93,8 @@ pub struct Event {
 #[derive(Serialize)]
 struct Data<'a> {
     at_ms: u64,
-    conversation: Option<Cow<'a, str>>,
-    model: Option<Cow<'a, str>>,
+    #[serde(flatten)]
+    request: Projection<'a, RequestRecord>,
     tool: Option<Cow<'a, str>>,
     policy: Option<&'a str>,
     message: Option<Cow<'a, str>>,
@@ -186,10 +192,6 @@ fn unseen<T>(all: &[T], first: usize) -> &[T] {
     all.get(first..all.len().min(MOST_OF_A_KIND)).unwrap_or_default()
 }
 
-fn text(text: &str) -> Cow<'_, str> {
-    bounded::text(text, MOST_CHARS)
-}
-
 /// What the events of one request have in common.
 struct About<'a> {
     record: &'a RequestRecord,
@@ -201,11 +203,10 @@ impl About<'_> {
         let record = self.record;
         let data = Data {
             at_ms: self.now_ms,
-            conversation: record.conversation.as_deref().map(text),
-            model: record.model.as_deref().map(text),
-            tool: tool.map(bounded::name),
+            request: Projection::from_record(record, REQUEST, &BOUNDS),
+            tool: tool.map(|tool| BOUNDS.name(tool)),
             policy,
-            message: message.map(text),
+            message: message.map(|message| BOUNDS.text(message)),
             request_id: &record.request_id,
         };
         // Plain texts and numbers can always be written.

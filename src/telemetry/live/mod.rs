@@ -27,10 +27,14 @@ use self::totals::Totals;
 pub use self::totals::{Minute, ModelTotals, PolicyTotals, Snapshot, VERDICTS};
 use self::turns::Turns;
 pub use self::turns::{BlockedBy, TurnTotals};
+use super::projection::TextBounds;
 use bytes::Bytes;
 use model::record::{JudgedCall, Published, RequestRecord};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The bounds of ids, names and sentences, which are in no list.
+const BOUNDS: TextBounds = TextBounds::new(500, 0);
 
 /// How much is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,11 @@
 
 use super::contents::{CallContents, Contents, ResultContents};
 use super::step::{Child, Step, Trace};
-use crate::telemetry::bounded;
+use crate::telemetry::projection::Inclusion::IfAny;
+use crate::telemetry::projection::MemberValue::{self, Decimal, Flag, Number, Parts, Text, Texts, Unknown};
+use crate::telemetry::projection::{
+    CallWithDecision, Column, Projection, RecordPart, TextBounds, calls_of, known, word,
+};
 use model::record::{JudgedCall, RequestRecord};
 use opentelemetry::trace::{Event, SpanContext, SpanKind, Status, TraceFlags};
 use opentelemetry::{Array, InstrumentationScope, KeyValue, StringValue, Value};
@@ -19,6 +23,75 @@ const PROVIDER: &str = "openai";
 const MAX_CHARS: usize = 200;
 /// The most calls that become events; further ones are only counted. More than any provider's parallel calls.
 const MOST_EVENTS: usize = 128;
+const BOUNDS: TextBounds = TextBounds::new(MAX_CHARS, MOST_EVENTS);
+
+/// The attributes of a request, beside those of its trace.
+const REQUEST: &[Column<RequestRecord>] = &[
+    ("gen_ai.request.model", |record, bounds| bounds.optional(record.model.as_deref()), IfAny),
+    ("gen_ai.response.model", |record, bounds| bounds.optional(record.response_model.as_deref()), IfAny),
+    ("gen_ai.conversation.id", |record, bounds| bounds.optional(record.conversation.as_deref()), IfAny),
+    ("gen_ai.usage.input_tokens", |record, _| Number(record.tokens.prompt), IfAny),
+    ("gen_ai.usage.output_tokens", |record, _| Number(record.tokens.completion), IfAny),
+    ("gen_ai.usage.cache_read.input_tokens", |record, _| Number(record.tokens.cached), IfAny),
+    ("gen_ai.usage.cache_creation.input_tokens", |record, _| Number(record.tokens.cache_written), IfAny),
+    ("gen_ai.usage.reasoning.output_tokens", |record, _| Number(record.tokens.reasoning), IfAny),
+    ("http.request.method", |record, bounds| Text(bounds.text(&record.method)), IfAny),
+    ("url.path", |record, bounds| Text(bounds.text(&record.path)), IfAny),
+    ("http.response.status_code", |record, _| Number(record.status.into()), IfAny),
+    ("error.type", |record, _| error_type(record), IfAny),
+    ("toolrein.request_id", |record, bounds| Text(bounds.text(&record.request_id)), IfAny),
+    ("toolrein.endpoint", |record, _| word(record.endpoint.as_str()), IfAny),
+    ("toolrein.mode", |record, _| word(record.mode), IfAny),
+    ("toolrein.profile", |record, bounds| bounds.optional(record.profile.as_deref()), IfAny),
+    ("toolrein.ungoverned", |record, _| word(record.ungoverned), IfAny),
+    ("toolrein.streamed", |record, _| Flag(record.streamed), IfAny),
+    ("toolrein.client_gone", |record, _| Flag(record.client_gone), IfAny),
+    ("toolrein.repeated", |record, _| Flag(record.repeated), IfAny),
+    ("toolrein.actions", |record, bounds| action_names(record, bounds), IfAny),
+    (
+        "toolrein.unjudged",
+        |record, bounds| bounds.texts(record.unjudged.iter().map(|why| (*why).into())),
+        IfAny,
+    ),
+    ("toolrein.upstream_requests", |record, _| Number(record.upstream_requests.into()), IfAny),
+    ("toolrein.reasks", |record, _| Number(record.reasks.into()), IfAny),
+    ("toolrein.tokens_saved", |record, _| Number(record.tokens.saved), IfAny),
+    (
+        "toolrein.first_byte_seconds",
+        |record, _| known(record.times.first_byte.map(|time| time.as_secs_f64()), Decimal),
+        IfAny,
+    ),
+    ("toolrein.overhead_seconds", |record, _| Decimal(record.times.overhead.as_secs_f64()), IfAny),
+];
+
+/// The attributes of a call, with the policy that gave the verdict.
+const CALL: &[Column<JudgedCall>] = &[
+    ("gen_ai.tool.name", |call, bounds| Text(bounds.name(&call.judged.tool)), IfAny),
+    ("gen_ai.tool.call.id", |call, bounds| Text(bounds.id(&call.judged.id)), IfAny),
+    ("toolrein.verdict", |call, _| word(call.judged.verdict.as_str()), IfAny),
+    ("toolrein.policy", |call, _| word(call.policy()), IfAny),
+    ("toolrein.reason", |call, _| word(call.reason()), IfAny),
+    ("toolrein.also", |call, bounds| further_decision_names(call, bounds), IfAny),
+    ("toolrein.unjudged", |call, _| Flag(call.judged.unjudged), IfAny),
+];
+
+/// The error's code, or else the status where it is a failure of a server.
+fn error_type(record: &RequestRecord) -> MemberValue<'_> {
+    match record.error {
+        None if record.status >= 500 => Text(record.status.to_string().into()),
+        error => word(error),
+    }
+}
+
+fn action_names<'a>(record: &'a RequestRecord, bounds: &'a TextBounds) -> MemberValue<'a> {
+    let names = record.actions.iter().map(|action| format!("{}={}", action.policy, action.action));
+    bounds.texts(names.map(|name| bounds.text(&name).into_owned().into()))
+}
+
+fn further_decision_names<'a>(call: CallWithDecision<'a>, bounds: &'a TextBounds) -> MemberValue<'a> {
+    let further = call.further();
+    bounds.texts(further.map(|decision| format!("{}={}", decision.policy, decision.reason).into()))
+}
 
 /// The spans of a request that has ended: its own, and its steps'.
 pub(super) fn spans(record: &RequestRecord, trace: &Trace, scope: &InstrumentationScope) -> Vec<SpanData> {
@@ -41,14 +114,14 @@ fn request_span(
     scope: &InstrumentationScope,
 ) -> SpanData {
     let name = match &record.model {
-        Some(model) => format!("{CHAT} {}", bounded::text(model, MAX_CHARS)),
+        Some(model) => format!("{CHAT} {}", BOUNDS.text(model)),
         None => CHAT.to_owned(),
     };
     let contents = trace.contents.as_deref();
     let results = contents.map_or(&[][..], |contents| &contents.results);
     let all = results.len() + record.judged.len();
     let results = results.iter().map(|result| result_event(result, trace.began()));
-    let calls = record.judged.iter().enumerate().map(|(at, call)| {
+    let calls = calls_of(record).enumerate().map(|(at, call)| {
         let said = contents.and_then(|contents| contents.calls.get(at));
         event(call, said, trace.decided(at))
     });
@@ -75,40 +148,10 @@ fn request_span(
 
 fn request_attributes(record: &RequestRecord, trace: &Trace) -> Vec<KeyValue> {
     let mut made = Attributes(Vec::with_capacity(32));
-    made.text("gen_ai.operation.name", Some(CHAT));
-    made.text("gen_ai.provider.name", Some(PROVIDER));
-    made.text("gen_ai.request.model", record.model.as_deref());
-    made.text("gen_ai.response.model", record.response_model.as_deref());
-    made.text("gen_ai.conversation.id", record.conversation.as_deref());
-    let tokens = record.tokens;
-    made.number("gen_ai.usage.input_tokens", tokens.prompt);
-    made.number("gen_ai.usage.output_tokens", tokens.completion);
-    made.number("gen_ai.usage.cache_read.input_tokens", tokens.cached);
-    made.number("gen_ai.usage.cache_creation.input_tokens", tokens.cache_written);
-    made.number("gen_ai.usage.reasoning.output_tokens", tokens.reasoning);
-    made.text("http.request.method", Some(&record.method));
-    made.text("url.path", Some(&record.path));
-    made.number("http.response.status_code", record.status.into());
-    let status = (record.status >= 500).then(|| record.status.to_string());
-    made.text("error.type", record.error.or(status.as_deref()));
-    made.text("toolrein.request_id", Some(&record.request_id));
-    made.text("toolrein.endpoint", Some(record.endpoint.as_str()));
-    made.text("toolrein.mode", Some(record.mode));
-    made.text("toolrein.profile", record.profile.as_deref());
-    made.text("toolrein.ungoverned", record.ungoverned);
-    made.flag("toolrein.streamed", record.streamed);
-    made.flag("toolrein.client_gone", record.client_gone);
-    made.flag("toolrein.repeated", record.repeated);
-    let actions = record.actions.iter().map(|act| format!("{}={}", act.policy, act.action));
-    made.list("toolrein.actions", actions.collect());
-    made.list("toolrein.unjudged", record.unjudged.iter().map(|why| (*why).to_owned()).collect());
-    made.number("toolrein.upstream_requests", record.upstream_requests.into());
-    made.number("toolrein.reasks", record.reasks.into());
-    made.number("toolrein.tokens_saved", tokens.saved);
-    let first_byte = record.times.first_byte.map_or(0.0, |time| time.as_secs_f64());
-    made.seconds("toolrein.first_byte_seconds", first_byte);
-    made.seconds("toolrein.overhead_seconds", record.times.overhead.as_secs_f64());
-    made.number("toolrein.steps_left_out", trace.left_out.into());
+    made.add("gen_ai.operation.name", word(CHAT));
+    made.add("gen_ai.provider.name", word(PROVIDER));
+    made.members(&Projection::from_record(record, REQUEST, &BOUNDS));
+    made.add("toolrein.steps_left_out", Number(trace.left_out.into()));
     if let Some(contents) = trace.contents.as_deref() {
         made.contents(contents);
     }
@@ -116,18 +159,9 @@ fn request_attributes(record: &RequestRecord, trace: &Trace) -> Vec<KeyValue> {
 }
 
 /// A call of the reply, with the verdict and the policy that gave it.
-fn event(call: &JudgedCall, contents: Option<&CallContents>, at: SystemTime) -> Event {
+fn event(part: CallWithDecision<'_>, contents: Option<&CallContents>, at: SystemTime) -> Event {
     let mut made = Attributes(Vec::with_capacity(6));
-    made.text("gen_ai.tool.name", Some(&bounded::name(&call.tool)));
-    made.text("gen_ai.tool.call.id", Some(&call.id));
-    made.text("toolrein.verdict", Some(call.verdict.as_str()));
-    let first = call.decisions.first();
-    made.text("toolrein.policy", first.map(|decision| decision.policy));
-    made.text("toolrein.reason", first.map(|decision| decision.reason));
-    let others = call.decisions.iter().skip(1);
-    let others = others.map(|decision| format!("{}={}", decision.policy, decision.reason));
-    made.list("toolrein.also", others.collect());
-    made.flag("toolrein.unjudged", call.unjudged);
+    made.members(&Projection::from_call(part, CALL, &BOUNDS));
     if let Some(contents) = contents {
         made.content("gen_ai.tool.call.arguments", contents.arguments.as_deref());
         made.content("gen_ai.tool.call.result", contents.result.as_deref());
@@ -138,8 +172,8 @@ fn event(call: &JudgedCall, contents: Option<&CallContents>, at: SystemTime) -> 
 /// A result that the client sent with the request.
 fn result_event(result: &ResultContents, at: SystemTime) -> Event {
     let mut made = Attributes(Vec::with_capacity(3));
-    made.text("gen_ai.tool.name", Some(&bounded::name(&result.tool)));
-    made.text("gen_ai.tool.call.id", Some(&result.id));
+    made.add("gen_ai.tool.name", Text(BOUNDS.name(&result.tool)));
+    made.add("gen_ai.tool.call.id", Text(BOUNDS.text(&result.id)));
     made.content("gen_ai.tool.call.result", Some(&result.text));
     Event::new("tool_result", at, made.0, 0)
 }
@@ -178,49 +212,39 @@ fn count(number: usize) -> u32 {
 struct Attributes(Vec<KeyValue>);
 
 impl Attributes {
-    fn text(&mut self, key: &'static str, text: Option<&str>) {
-        if let Some(text) = text.filter(|text| !text.is_empty()) {
-            self.0.push(KeyValue::new(key, bounded::text(text, MAX_CHARS).into_owned()));
+    fn members<P: RecordPart>(&mut self, projection: &Projection<'_, P>) {
+        projection.members().for_each(|(key, value)| self.add(key, value));
+    }
+
+    fn add(&mut self, key: &'static str, value: MemberValue<'_>) {
+        if !value.is_written(IfAny) {
+            return;
         }
+        let value = match value {
+            Text(text) => text.into_owned().into(),
+            Number(number) => i64::try_from(number).unwrap_or(i64::MAX).into(),
+            Decimal(number) => number.into(),
+            Flag(flag) => flag.into(),
+            Texts(texts) => {
+                let texts = texts.into_iter().map(|text| StringValue::from(text.into_owned()));
+                Value::Array(Array::String(texts.collect()))
+            }
+            Unknown | Parts(_) => return,
+        };
+        self.0.push(KeyValue::new(key, value));
     }
 
     fn contents(&mut self, contents: &Contents) {
         self.content("gen_ai.system_instructions", contents.instructions.as_deref());
         self.content("gen_ai.input.messages", contents.input.as_deref());
         self.content("gen_ai.output.messages", contents.output.as_deref());
-        self.number("toolrein.messages_left_out", contents.input_left_out);
+        self.add("toolrein.messages_left_out", Number(contents.input_left_out));
     }
 
     /// Adds a text that is already bounded, without cutting it.
     fn content(&mut self, key: &'static str, text: Option<&str>) {
         if let Some(text) = text {
             self.0.push(KeyValue::new(key, text.to_owned()));
-        }
-    }
-
-    fn number(&mut self, key: &'static str, number: u64) {
-        if number > 0 {
-            self.0.push(KeyValue::new(key, i64::try_from(number).unwrap_or(i64::MAX)));
-        }
-    }
-
-    fn seconds(&mut self, key: &'static str, seconds: f64) {
-        if seconds > 0.0 {
-            self.0.push(KeyValue::new(key, seconds));
-        }
-    }
-
-    fn flag(&mut self, key: &'static str, holds: bool) {
-        if holds {
-            self.0.push(KeyValue::new(key, true));
-        }
-    }
-
-    fn list(&mut self, key: &'static str, texts: Vec<String>) {
-        if !texts.is_empty() {
-            let texts = texts.into_iter().take(MOST_EVENTS);
-            let texts = texts.map(|text| StringValue::from(bounded::text(&text, MAX_CHARS).into_owned()));
-            self.0.push(KeyValue::new(key, Value::Array(Array::String(texts.collect()))));
         }
     }
 }
