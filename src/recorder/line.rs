@@ -1,15 +1,17 @@
-//! The line of one request: `id`, `toolrein` (what was done), `request` and `response`. Redacts, and leaves out what is
-//! not to be kept or cannot be written as JSON.
+//! The line of one request: `id`, `toolrein` (what was done, for the most part a projection of the request record), `request` and
+//! `response`. Redacts each once, and leaves out what is not to be kept or cannot be written as JSON.
 
 use super::Taken;
 use super::credentials::without_credentials;
+use crate::telemetry::projection::Inclusion::{Always, IfAny, IfKnown};
+use crate::telemetry::projection::MemberValue::{Flag, Number, Text};
+use crate::telemetry::projection::{Column, Projection, TextBounds, calls_of, whole_millis, word};
 use bytes::Bytes;
 use model::identity::HashKey;
-use model::record::{Action, JudgedCall, LimitUse, PolicyDecision, RequestRecord, Tokens};
+use model::record::{JudgedCall, RequestRecord};
 use policies::redact::Redactor;
 use serde::Serialize;
-use serde_json::value::RawValue;
-use std::collections::BTreeMap;
+use serde_json::value::{RawValue, to_raw_value};
 use std::time::{Duration, UNIX_EPOCH};
 
 /// How lines are made.
@@ -38,68 +40,79 @@ struct Line<'a> {
 /// What was done to the request.
 #[derive(Serialize)]
 struct Done<'a> {
-    /// When the request came, and how long it took until the reply had ended.
+    /// When the request came.
     time: String,
-    ms: u64,
-    request_id: &'a str,
-    conversation: Option<&'a str>,
-    model: Option<&'a str>,
-    profile: Option<&'a str>,
-    mode: &'a str,
-    path: &'a str,
-    status: u16,
-    error: Option<&'a str>,
-    streamed: bool,
-    /// The client left before the end.
-    client_gone: bool,
-    /// The identical request came before.
-    repeated: bool,
-    actions: Vec<Acted<'a>>,
-    calls: Vec<Call<'a>>,
+    #[serde(flatten)]
+    treated: Projection<'a, RequestRecord>,
     /// Calls that the client did not see, with the results that the model read: items of the history.
     hidden: Vec<Hidden>,
     notices: Vec<Notice<'a>>,
     refusal: Option<Refused<'a>>,
-    limits: Vec<Limit<'a>>,
-    approvals: Vec<Approval<'a>>,
-    reasks: u32,
-    upstream_requests: u32,
-    fallbacks: Vec<&'static str>,
-    tokens: Billed,
+    #[serde(flatten)]
+    counted: Projection<'a, RequestRecord>,
+    tokens: Projection<'a, RequestRecord>,
     tokens_saved: u64,
     /// What should be here and is not: `request`, `response`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     left_out: Vec<&'static str>,
 }
 
-#[derive(Serialize)]
-struct Acted<'a> {
-    policy: &'a str,
-    action: &'a str,
-    count: u64,
-}
+/// Without bodies, no text is written that may quote them.
+const WITHOUT_QUOTES: TextBounds = TextBounds { has_quotes: false, ..TextBounds::WHOLE };
 
-#[derive(Serialize)]
-struct Call<'a> {
-    tool: &'a str,
-    id: &'a str,
-    verdict: &'static str,
-    #[serde(skip_serializing_if = "is_false")]
-    unjudged: bool,
-    objections: Vec<Objected<'a>>,
-    acts: Vec<Acted<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    new_arguments: Option<&'a str>,
-}
+/// What became of the request and of its calls.
+const TREATED: &[Column<RequestRecord>] = &[
+    ("ms", |record, _| Number(whole_millis(record.times.total)), Always),
+    ("request_id", |record, bounds| Text(bounds.text(&record.request_id)), Always),
+    ("conversation", |record, bounds| bounds.optional(record.conversation.as_deref()), Always),
+    ("model", |record, bounds| bounds.optional(record.model.as_deref()), Always),
+    ("profile", |record, bounds| bounds.optional(record.profile.as_deref()), Always),
+    ("mode", |record, _| word(record.mode), Always),
+    ("path", |record, bounds| Text(bounds.text(&record.path)), Always),
+    ("status", |record, _| Number(record.status.into()), Always),
+    ("error", |record, _| word(record.error), Always),
+    ("streamed", |record, _| Flag(record.streamed), Always),
+    ("client_gone", |record, _| Flag(record.client_gone), Always),
+    ("repeated", |record, _| Flag(record.repeated), Always),
+    ("actions", |record, bounds| bounds.actions(record.actions.iter()), Always),
+    ("calls", |record, bounds| bounds.calls(calls_of(record), CALL), Always),
+];
 
-#[derive(Serialize)]
-struct Objected<'a> {
-    policy: &'a str,
-    reason: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    message: Option<&'a str>,
-    numbers: BTreeMap<&'a str, u64>,
-}
+/// What was used and sent for the request.
+const COUNTED: &[Column<RequestRecord>] = &[
+    ("limits", |record, bounds| bounds.limits(record), Always),
+    ("approvals", |record, bounds| bounds.approvals(record), Always),
+    ("reasks", |record, _| Number(record.reasks.into()), Always),
+    ("upstream_requests", |record, _| Number(record.upstream_requests.into()), Always),
+    (
+        "fallbacks",
+        |record, bounds| bounds.texts(record.fallbacks.iter().map(|retry| retry.as_str().into())),
+        Always,
+    ),
+];
+
+/// The tokens that were billed.
+const TOKENS: &[Column<RequestRecord>] = &[
+    ("input", |record, _| Number(record.tokens.prompt), Always),
+    ("cached", |record, _| Number(record.tokens.cached), Always),
+    ("output", |record, _| Number(record.tokens.completion), Always),
+    ("reasoning", |record, _| Number(record.tokens.reasoning), Always),
+];
+
+/// A call of the model, with every decision on it.
+const CALL: &[Column<JudgedCall>] = &[
+    ("tool", |call, bounds| Text(bounds.name(&call.judged.tool)), Always),
+    ("id", |call, bounds| Text(bounds.id(&call.judged.id)), Always),
+    ("verdict", |call, _| word(call.judged.verdict.as_str()), Always),
+    ("unjudged", |call, _| Flag(call.judged.unjudged), IfAny),
+    ("objections", |call, bounds| bounds.objections(call), Always),
+    ("acts", |call, bounds| bounds.acts(call), Always),
+    (
+        "new_arguments",
+        |call, bounds| bounds.optional(bounds.quoted(call.judged.new_arguments.as_deref())),
+        IfKnown,
+    ),
+];
 
 #[derive(Serialize)]
 struct Hidden {
@@ -121,28 +134,6 @@ struct Refused<'a> {
     message: Option<&'a str>,
 }
 
-#[derive(Serialize)]
-struct Limit<'a> {
-    policy: Option<&'a str>,
-    tool: &'a str,
-    used: u64,
-    limit: u64,
-}
-
-#[derive(Serialize)]
-struct Approval<'a> {
-    tool: &'a str,
-    outcome: &'static str,
-}
-
-#[derive(Serialize)]
-struct Billed {
-    input: u64,
-    cached: u64,
-    output: u64,
-    reasoning: u64,
-}
-
 impl Lines {
     /// The line of one request, its end included.
     pub(super) fn line(&self, taken: &Taken, record: &RequestRecord) -> Vec<u8> {
@@ -159,8 +150,9 @@ impl Lines {
             // A request without its reply is read too.
             response = response.or_else(|| request.is_some().then(|| RawValue::NULL.to_owned()));
         }
-        let done = serde_json::to_string(&self.done(taken, record, left_out)).unwrap_or_default();
-        let toolrein = self.redacted(&done).unwrap_or_else(|| RawValue::NULL.to_owned());
+        let toolrein = to_raw_value(&self.done(taken, record, left_out)).ok();
+        let toolrein = toolrein.and_then(|json| self.redacted(json));
+        let toolrein = toolrein.unwrap_or_else(|| RawValue::NULL.to_owned());
         let line = Line { id: record.conversation.as_deref(), toolrein, request, response };
         let mut line = serde_json::to_vec(&line).unwrap_or_default();
         line.push(b'\n');
@@ -182,15 +174,14 @@ impl Lines {
         // Ends of lines occur between tokens alone.
         let line: Vec<u8> =
             json.iter().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte }).collect();
-        self.redacted(std::str::from_utf8(&line).ok()?)
+        // First checks whether it is JSON: free text would be redacted as one string.
+        self.redacted(RawValue::from_string(std::str::from_utf8(&line).ok()?.trim().to_owned()).ok()?)
     }
 
-    fn redacted(&self, json: &str) -> Option<Box<RawValue>> {
-        // First checks whether it is JSON: free text would be redacted as one string.
-        let whole = RawValue::from_string(json.trim().to_owned()).ok()?;
-        match self.redactor.redact(whole.get(), &self.key) {
+    fn redacted(&self, json: Box<RawValue>) -> Option<Box<RawValue>> {
+        match self.redactor.redact(json.get(), &self.key) {
             Some(redacted) => RawValue::from_string(redacted).ok(),
-            None => Some(whole),
+            None => Some(json),
         }
     }
 
@@ -207,58 +198,18 @@ impl Lines {
             code: refusal.code,
             message: self.text(&refusal.message),
         });
+        let bounds = if self.bodies { &TextBounds::WHOLE } else { &WITHOUT_QUOTES };
+        let project = |columns| Projection::from_record(record, columns, bounds);
         Done {
             time: time(taken.arrived_ms),
-            ms: u64::try_from(record.times.total.as_millis()).unwrap_or(u64::MAX),
-            request_id: &record.request_id,
-            conversation: record.conversation.as_deref(),
-            model: record.model.as_deref(),
-            profile: record.profile.as_deref(),
-            mode: record.mode,
-            path: &record.path,
-            status: record.status,
-            error: record.error,
-            streamed: record.streamed,
-            client_gone: record.client_gone,
-            repeated: record.repeated,
-            actions: record.actions.iter().map(acted).collect(),
-            calls: record.judged.iter().map(|call| self.call(call)).collect(),
+            treated: project(TREATED),
             hidden: hidden.collect(),
             notices: notices.map(|(policy, text)| Notice { policy, text }).collect(),
             refusal,
-            limits: record.usage_of_limits.iter().map(limit).collect(),
-            approvals: record
-                .approvals
-                .iter()
-                .map(|approval| Approval { tool: &approval.tool, outcome: approval.outcome.as_str() })
-                .collect(),
-            reasks: record.reasks,
-            upstream_requests: record.upstream_requests,
-            fallbacks: record.fallbacks.iter().map(|fallback| fallback.as_str()).collect(),
-            tokens: billed(&record.tokens),
+            counted: project(COUNTED),
+            tokens: project(TOKENS),
             tokens_saved: record.tokens.saved,
             left_out,
-        }
-    }
-
-    fn call<'a>(&self, call: &'a JudgedCall) -> Call<'a> {
-        let objection = |objection: &'a PolicyDecision| Objected {
-            policy: objection.policy,
-            reason: objection.reason,
-            message: objection.message.as_deref().and_then(|text| self.text(text)),
-            numbers: objection.numbers.iter().copied().collect(),
-        };
-        let (objections, acts): (Vec<_>, Vec<_>) =
-            call.decisions.iter().partition(|decision| decision.is_objection);
-        let acts = acts.into_iter().map(|act| Acted { policy: act.policy, action: act.reason, count: 1 });
-        Call {
-            tool: &call.tool,
-            id: &call.id,
-            verdict: call.verdict.as_str(),
-            unjudged: call.unjudged,
-            objections: objections.into_iter().map(objection).collect(),
-            acts: acts.collect(),
-            new_arguments: call.new_arguments.as_deref().and_then(|text| self.text(text)),
         }
     }
 
@@ -268,26 +219,9 @@ impl Lines {
     }
 }
 
-fn acted(action: &Action) -> Acted<'_> {
-    Acted { policy: action.policy, action: &action.action, count: action.count }
-}
-
-fn limit(limit: &LimitUse) -> Limit<'_> {
-    Limit { policy: limit.policy, tool: &limit.tool, used: limit.used, limit: limit.limit }
-}
-
-fn billed(tokens: &Tokens) -> Billed {
-    let Tokens { prompt, cached, completion, reasoning, .. } = *tokens;
-    Billed { input: prompt, cached, output: completion, reasoning }
-}
-
 fn time(ms: u64) -> String {
     let at = UNIX_EPOCH.checked_add(Duration::from_millis(ms)).unwrap_or(UNIX_EPOCH);
     humantime::format_rfc3339_millis(at).to_string()
-}
-
-fn is_false(flag: &bool) -> bool {
-    !flag
 }
 
 #[cfg(test)]
@@ -298,6 +232,7 @@ mod tests {
     use dialects::CHAT;
     use engine::treatment::Treatment;
     use model::plan::Refusal;
+    use std::collections::BTreeMap;
     use std::sync::Arc;
 
     const SECRET: &str = "ann@example.org";

@@ -7,6 +7,7 @@ use model::record::{Action, JudgedCall, LimitUse, NewResult, NewText, On, Policy
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The most texts that policies wrote anew, and the longest form of one, in characters.
@@ -51,6 +52,8 @@ pub(crate) struct TextBounds {
     pub items: usize,
     /// Unknown members of approvals and limits are `null`; otherwise they are left out.
     pub has_null: bool,
+    /// What may quote people or arguments is written: messages of objections, new arguments, who approved and why.
+    pub has_quotes: bool,
 }
 
 /// The value of a member.
@@ -91,6 +94,13 @@ pub(crate) enum ListedPart<'a> {
     Decision {
         policy: &'static str,
         reason: &'static str,
+    },
+    Objection {
+        policy: &'static str,
+        reason: &'static str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        message: Option<&'a str>,
+        numbers: BTreeMap<&'static str, u64>,
     },
     /// A text of a call's arguments in both forms.
     NewText {
@@ -228,7 +238,7 @@ impl TextBounds {
 
     /// Texts of at most `chars` characters, lists of at most `items`.
     pub(crate) const fn new(chars: usize, items: usize) -> Self {
-        Self { text_chars: Some(chars), id_chars: chars, items, has_null: true }
+        Self { text_chars: Some(chars), id_chars: chars, items, has_null: true, has_quotes: true }
     }
 
     pub(crate) fn text(self, raw: &str) -> Cow<'_, str> {
@@ -250,6 +260,16 @@ impl TextBounds {
     /// `None`: left out.
     fn nullable(self, raw: Option<&str>) -> Option<MemberValue<'_>> {
         (raw.is_some() || self.has_null).then(|| self.optional(raw))
+    }
+
+    /// A text of a person's decision; `None`: left out.
+    fn person(self, raw: Option<&str>) -> Option<MemberValue<'_>> {
+        if self.has_quotes { self.nullable(raw) } else { None }
+    }
+
+    /// A text that may quote people or arguments.
+    pub(crate) fn quoted(self, raw: Option<&str>) -> Option<&str> {
+        raw.filter(|_| self.has_quotes)
     }
 
     pub(crate) fn texts<'a>(self, texts: impl Iterator<Item = Cow<'a, str>>) -> MemberValue<'a> {
@@ -283,6 +303,24 @@ impl TextBounds {
         )
     }
 
+    /// The objections to a call, with their numbers.
+    pub(crate) fn objections(self, call: CallWithDecision<'_>) -> MemberValue<'_> {
+        let objections = call.judged.decisions.iter().filter(|decision| decision.is_objection);
+        self.parts(objections.map(|&PolicyDecision { policy, reason, ref message, ref numbers, .. }| {
+            let (message, numbers) = (self.quoted(message.as_deref()), numbers.iter().copied().collect());
+            ListedPart::Objection { policy, reason, message, numbers }
+        }))
+    }
+
+    /// The decisions on a call that are no objections.
+    pub(crate) fn acts(self, call: CallWithDecision<'_>) -> MemberValue<'_> {
+        let acts = call.judged.decisions.iter().filter(|decision| !decision.is_objection);
+        self.parts(acts.map(|&PolicyDecision { policy, reason, .. }| {
+            let action = reason.into();
+            ListedPart::Action { policy, action, count: 1 }
+        }))
+    }
+
     pub(super) fn new_texts(self, record: &RequestRecord) -> MemberValue<'_> {
         let text = |text| bounded::text(text, MAX_NEW_TEXT_CHARS);
         let texts = record.new_texts.iter().take(MAX_NEW_TEXTS);
@@ -296,8 +334,8 @@ impl TextBounds {
         self.parts(record.approvals.iter().map(|approval| ListedPart::Approval {
             tool: self.name(&approval.tool),
             outcome: approval.outcome.as_str(),
-            approver: self.nullable(approval.approver.as_deref()),
-            reason: self.nullable(approval.reason.as_deref()),
+            approver: self.person(approval.approver.as_deref()),
+            reason: self.person(approval.reason.as_deref()),
         }))
     }
 
