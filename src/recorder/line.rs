@@ -199,7 +199,7 @@ impl Lines {
             message: self.text(&refusal.message),
         });
         let bounds = if self.bodies { &TextBounds::WHOLE } else { &WITHOUT_QUOTES };
-        let project = |columns| Projection::from_record(record, columns, bounds);
+        let project = |columns| Projection::<RequestRecord>::new(record, columns, bounds);
         Done {
             time: time(taken.arrived_ms),
             treated: project(TREATED),

@@ -119,7 +119,7 @@ fn line(record: &RequestRecord, at: SystemTime) -> Option<Vec<u8>> {
         return None;
     }
     let timestamp = humantime::format_rfc3339_micros(at.max(SystemTime::UNIX_EPOCH)).to_string();
-    let members = Projection::from_record(record, MEMBERS, &BOUNDS);
+    let members = Projection::<RequestRecord>::new(record, MEMBERS, &BOUNDS);
     let mut line = serde_json::to_vec(&Entry { timestamp, members }).ok()?;
     line.push(b'\n');
     Some(line)

@@ -141,27 +141,11 @@ impl RecordPart for JudgedCall {
     type Ref<'a> = CallWithDecision<'a>;
 }
 
-impl<'a> Projection<'a, RequestRecord> {
-    pub(crate) fn from_record(
-        part: &'a RequestRecord,
-        columns: &'static [Column<RequestRecord>],
-        bounds: &'a TextBounds,
-    ) -> Self {
-        Self { part, columns, bounds }
-    }
-}
-
-impl<'a> Projection<'a, JudgedCall> {
-    pub(crate) fn from_call(
-        part: CallWithDecision<'a>,
-        columns: &'static [Column<JudgedCall>],
-        bounds: &'a TextBounds,
-    ) -> Self {
-        Self { part, columns, bounds }
-    }
-}
-
 impl<'a, P: RecordPart> Projection<'a, P> {
+    pub(crate) fn new(part: P::Ref<'a>, columns: &'static [Column<P>], bounds: &'a TextBounds) -> Self {
+        Self { part, columns, bounds }
+    }
+
     /// The members that are written, with their keys.
     pub(crate) fn members(&self) -> impl Iterator<Item = (&'static str, MemberValue<'a>)> {
         self.columns.iter().filter_map(|(key, value, inclusion)| {
@@ -292,7 +276,7 @@ impl TextBounds {
         calls: impl Iterator<Item = CallWithDecision<'a>>,
         columns: &'static [Column<JudgedCall>],
     ) -> MemberValue<'a> {
-        self.parts(calls.map(|call| ListedPart::Call(Projection::from_call(call, columns, self))))
+        self.parts(calls.map(|call| ListedPart::Call(Projection::<JudgedCall>::new(call, columns, self))))
     }
 
     /// The decisions on a call after the first one.

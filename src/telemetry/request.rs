@@ -96,7 +96,7 @@ const CALL: &[Column<JudgedCall>] = &[
 
 /// The fields of the line of this `record`.
 pub(super) fn request_fields(record: &RequestRecord) -> Projection<'_, RequestRecord> {
-    Projection::from_record(record, FIELDS, &BOUNDS)
+    Projection::<RequestRecord>::new(record, FIELDS, &BOUNDS)
 }
 
 fn items_left_out<'a>(record: &RequestRecord, bounds: &TextBounds) -> MemberValue<'a> {

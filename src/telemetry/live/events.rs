@@ -2,8 +2,7 @@
 //! Without a reader nothing is made; a reader that is too slow misses the oldest events and is given their number.
 
 use super::BOUNDS;
-use crate::telemetry::projection::Inclusion::Always;
-use crate::telemetry::projection::{Column, Projection};
+use crate::telemetry::projection::MemberValue;
 use model::record::{JudgedCall, On, Published, RequestRecord, Verdict};
 use serde::Serialize;
 use std::borrow::Cow;
@@ -18,12 +17,6 @@ const MOST_WAITING: usize = 1_024;
 const MOST_READERS: usize = 32;
 /// Events of one kind for one request: a client may send thousands of results.
 const MOST_OF_A_KIND: usize = 64;
-
-/// What each event says of its request.
-const REQUEST: &[Column<RequestRecord>] = &[
-    ("conversation", |record, bounds| bounds.optional(record.conversation.as_deref()), Always),
-    ("model", |record, bounds| bounds.optional(record.model.as_deref()), Always),
-];
 
 /// See the module's documentation.
 pub struct Events {
@@ -93,8 +86,8 @@ pub struct Event {
 #[derive(Serialize)]
 struct Data<'a> {
     at_ms: u64,
-    #[serde(flatten)]
-    request: Projection<'a, RequestRecord>,
+    conversation: MemberValue<'a>,
+    model: MemberValue<'a>,
     tool: Option<Cow<'a, str>>,
     policy: Option<&'a str>,
     message: Option<Cow<'a, str>>,
@@ -203,7 +196,8 @@ impl About<'_> {
         let record = self.record;
         let data = Data {
             at_ms: self.now_ms,
-            request: Projection::from_record(record, REQUEST, &BOUNDS),
+            conversation: BOUNDS.optional(record.conversation.as_deref()),
+            model: BOUNDS.optional(record.model.as_deref()),
             tool: tool.map(|tool| BOUNDS.name(tool)),
             policy,
             message: message.map(|message| BOUNDS.text(message)),

@@ -129,10 +129,7 @@ impl Totals {
             self.calls[at] += 1;
             if call.verdict == Verdict::Block {
                 minute.blocked += 1;
-                call.decisions
-                    .first()
-                    .into_iter()
-                    .for_each(|decision| self.policy(decision.policy).block += 1);
+                call.decisions.first().into_iter().for_each(|first| self.policy(first.policy).block += 1);
             }
         }
         for tokens in &record.policy_tokens {

@@ -42,14 +42,12 @@ pub struct TurnTotals {
 impl Turns {
     pub(super) fn record(&mut self, record: &RequestRecord, met: &Met) {
         for call in record.judged.iter().filter(|call| call.verdict == Verdict::Block) {
-            let Some(decision) = call.decisions.first() else { continue };
+            let Some(first) = call.decisions.first() else { continue };
             let tool = bounded::name(&call.tool).into_owned();
-            let key = (decision.policy, tool);
+            let key = (first.policy, tool);
             let is_kept = self.blocked.contains_key(&key) || self.blocked.len() < MOST_PAIRS;
-            *self
-                .blocked
-                .entry(if is_kept { key } else { (decision.policy, OTHER.to_owned()) })
-                .or_default() += 1;
+            *self.blocked.entry(if is_kept { key } else { (first.policy, OTHER.to_owned()) }).or_default() +=
+                1;
         }
         for (policy, before, now) in &met.shares {
             let totals = self.by_policy.entry(policy).or_insert_with(|| TurnTotals::of(policy));

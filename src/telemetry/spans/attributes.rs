@@ -150,7 +150,7 @@ fn request_attributes(record: &RequestRecord, trace: &Trace) -> Vec<KeyValue> {
     let mut made = Attributes(Vec::with_capacity(32));
     made.add("gen_ai.operation.name", word(CHAT));
     made.add("gen_ai.provider.name", word(PROVIDER));
-    made.members(&Projection::from_record(record, REQUEST, &BOUNDS));
+    made.members(&Projection::<RequestRecord>::new(record, REQUEST, &BOUNDS));
     made.add("toolrein.steps_left_out", Number(trace.left_out.into()));
     if let Some(contents) = trace.contents.as_deref() {
         made.contents(contents);
@@ -161,7 +161,7 @@ fn request_attributes(record: &RequestRecord, trace: &Trace) -> Vec<KeyValue> {
 /// A call of the reply, with the verdict and the policy that gave it.
 fn event(part: CallWithDecision<'_>, contents: Option<&CallContents>, at: SystemTime) -> Event {
     let mut made = Attributes(Vec::with_capacity(6));
-    made.members(&Projection::from_call(part, CALL, &BOUNDS));
+    made.members(&Projection::<JudgedCall>::new(part, CALL, &BOUNDS));
     if let Some(contents) = contents {
         made.content("gen_ai.tool.call.arguments", contents.arguments.as_deref());
         made.content("gen_ai.tool.call.result", contents.result.as_deref());
