@@ -18,8 +18,6 @@ pub(super) struct Uses(BTreeMap<(Hash, u32), Use>);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Change {
     pub(super) added: Use,
-    /// The entry that this change replaces.
-    pub(super) gone: Option<Use>,
     /// How long a use counts, in ms.
     pub(super) window_ms: u64,
 }
@@ -30,18 +28,14 @@ impl Change {
         let QuotaCall { quota, call, request, at_ms, .. } = *call;
         let nth = u32::from_le_bytes(random_bytes());
         let added = Use { call, request, nth, at_ms, tries: 1, calls: 1 };
-        Self { added, gone: None, window_ms: quota.window_ms }
+        Self { added, window_ms: quota.window_ms }
     }
 
     /// The entry by which `again`, an earlier use of the call, hands it out once more; `None` where that has been done as
     /// often as it may.
     pub(super) fn again(call: &QuotaCall, again: Use) -> Option<Self> {
         let added = Use { tries: again.tries.saturating_add(1), ..again };
-        again.is_open(call.at_ms).then_some(Self {
-            added,
-            gone: Some(again),
-            window_ms: call.quota.window_ms,
-        })
+        again.is_open(call.at_ms).then_some(Self { added, window_ms: call.quota.window_ms })
     }
 }
 
@@ -120,7 +114,7 @@ impl Uses {
         let is_inside = |known: &&Use| now_ms.saturating_sub(known.at_ms) < window_ms;
         let stored: HashSet<(Hash, u32)> = shared.iter().map(|it| (it.call, it.nth)).collect();
         let lost = self.0.values().filter(is_inside).filter(|it| !stored.contains(&(it.call, it.nth)));
-        lost.map(|known| Change { added: *known, gone: None, window_ms }).collect()
+        lost.map(|known| Change { added: *known, window_ms }).collect()
     }
 
     /// How many are kept.
@@ -242,7 +236,7 @@ mod tests {
         assert_eq!(found, [(6, 1), (7, 2)]);
         // It is handed out again by a replica that has not written it.
         let change = uses.add(&QuotaCall { again: Some(known[1]), ..call(1, 9) });
-        assert_eq!((change.added, change.gone), (written(7, 3), Some(written(7, 2))));
+        assert_eq!(change.added, written(7, 3));
         uses.add(&QuotaCall { again: Some(known[1]), ..call(1, 10) });
         assert_eq!(times(&uses, 10), [6, 7, 10], "no more often");
     }

@@ -5,7 +5,7 @@
 use super::accounts::{Grown, add_part, ask_for_parts};
 use super::transaction::Transaction;
 use super::trip::{Reader, most_read};
-use super::writer::{Update, add_change, remove_use};
+use super::writer::{Update, add_change};
 use super::{Redis, now_ms};
 use crate::cache::update;
 use crate::memory::{reserve_use, reserved_call, reserved_use};
@@ -132,8 +132,9 @@ impl Redis {
             (CallReservation::Quota { call, .. }, ReservationAttempt::Again(change)) => {
                 let about = (RecordKind::Quota, call.quota.name);
                 let sealed = self.names.seals.seal(about, &change.added);
+                // The entry of the try before stays: if it was removed, a request that has read it before could add this one
+                // once more after it was replaced too.
                 commands.cmd("ZADD").arg(self.names.key(about)).arg(change.added.at_ms).arg(sealed);
-                change.gone.iter().for_each(|gone| remove_use(&self.names, call.quota.name, gone, commands));
             }
             (CallReservation::Quota { call, .. }, ReservationAttempt::Use(change)) => {
                 add_change(&self.names, call.quota.name, change, commands);

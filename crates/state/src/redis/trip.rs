@@ -13,9 +13,8 @@ use model::fact::{Batch, FactQuery, Record, RecordKind, Retention, Writes};
 use model::identity::Hash;
 use model::uses::{MOST_TRIES, Use};
 
-/// How many entries of a quota are read, the newest first: enough for all of its calls, and one more for the present
-/// request. Replicas that do not know of each other yet may write one use in several entries, until it is written
-/// anew.
+/// How many entries of a quota are read, the newest first: enough for all tries of all of its calls, and of one more for the
+/// present request.
 pub(super) fn most_read(calls: usize) -> usize {
     (calls.min(MOST_USES) + 1) * MOST_TRIES as usize
 }
