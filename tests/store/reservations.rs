@@ -20,27 +20,41 @@ const AT_ONCE: usize = 100;
 
 /// A model that calls as long as it may.
 fn calls(nth: usize, request: &Recorded) -> Reply {
+    call_with("{}", nth, request)
+}
+
+/// The same, with other arguments in each reply.
+fn other_calls(nth: usize, request: &Recorded) -> Reply {
+    call_with(&format!("{{\"q\":{nth}}}"), nth, request)
+}
+
+fn call_with(arguments: &str, nth: usize, request: &Recorded) -> Reply {
     let body = request.json();
     let messages = body["messages"].to_string();
     match messages.contains("RATE_LIMIT") || messages.contains("BUDGET") || body["tool_choice"] == "none" {
         true => text("Enough.", request),
-        false => Reply::speech(request, &Speech::calls(&[(&format!("call_{nth}"), "search", "{}")])),
+        false => Reply::speech(request, &Speech::calls(&[(&format!("call_{nth}"), "search", arguments)])),
     }
 }
 
 static ASKED: AtomicUsize = AtomicUsize::new(0);
 
+/// The number of calls that `caller` gets for `question`, the `nth` of several that are asked the programs in turn.
+fn ask(programs: &[Toolrein; 2], caller: &str, question: &str, nth: usize) -> usize {
+    let form = if nth % 4 < 2 { Form::Whole } else { Form::Streamed };
+    let mut talk = Talk::new(form);
+    talk.messages[0]["content"] = question.into();
+    let request = Request::new("POST", &programs[nth % 2].chat_url(), talk.body().to_string());
+    let request = request.header("content-type", "application/json");
+    Said::read(request.header("authorization", &format!("Bearer {caller}")).send(), form).calls.len()
+}
+
 /// The calls that so many requests of `caller` get that are sent at once, every other one to the other program.
 fn calls_at_once(programs: &[Toolrein; 2], caller: &str, requests: usize) -> usize {
     let ask = |nth: usize| {
-        let form = if nth % 4 < 2 { Form::Whole } else { Form::Streamed };
-        let mut talk = Talk::new(form);
         // An equal request would be a retry, which gets its call again.
         let question = ASKED.fetch_add(1, Ordering::Relaxed);
-        talk.messages[0]["content"] = format!("Question {question}").into();
-        let request = Request::new("POST", &programs[nth % 2].chat_url(), talk.body().to_string());
-        let request = request.header("content-type", "application/json");
-        Said::read(request.header("authorization", &format!("Bearer {caller}")).send(), form).calls.len()
+        ask(programs, caller, &format!("Question {question}"), nth)
     };
     std::thread::scope(|scope| {
         let asking: Vec<_> = (0..requests).map(|nth| scope.spawn(move || ask(nth))).collect();
@@ -59,6 +73,47 @@ fn two_replicas_hand_out_a_limit_exactly_however_many_requests_come_at_once() {
         for program in &programs {
             assert!(program.metric("toolrein_store_errors_total").abs() < 0.5);
         }
+    }
+}
+
+/// Each call is handed out three times at most, and counts once.
+#[test]
+fn equal_requests_that_come_at_once_are_no_way_around_a_limit() {
+    for settings in [QUOTA, DAY] {
+        let (server, upstream) = (Server::start(), Scripted::start(calls));
+        let programs = pair(&server, &upstream, settings);
+        for sent_before in [false, true] {
+            let caller = format!("key-{sent_before}");
+            // A whole and a streamed reply are asked for by different bodies.
+            let before: usize = (0..2)
+                .map(|nth| ask(&programs, &caller, "q", 2 * nth))
+                .take(2 * usize::from(sent_before))
+                .sum();
+            let given: usize = std::thread::scope(|scope| {
+                let (programs, caller) = (&programs, &caller);
+                let asking: Vec<_> =
+                    (0..AT_ONCE).map(|nth| scope.spawn(move || ask(programs, caller, "q", nth))).collect();
+                asking.into_iter().map(|asking| asking.join().unwrap()).sum()
+            });
+            let all = before + given;
+            assert!((CALLS..=3 * CALLS).contains(&all), "{settings}: {before} before, {given} at once");
+        }
+    }
+}
+
+#[test]
+fn a_request_that_is_sent_again_gets_the_same_call_without_counting_and_another_one_counts() {
+    for settings in [QUOTA, DAY] {
+        let (server, upstream) = (Server::start(), Scripted::start(other_calls));
+        let programs = pair(&server, &upstream, settings);
+        let given: usize = (0..2 * CALLS).map(|nth| ask(&programs, "key", "q", 4 * nth + nth % 2)).sum();
+        assert_eq!(given, CALLS, "{settings}: each try has made another call");
+        let (server, upstream) = (Server::start(), Scripted::start(calls));
+        let programs = pair(&server, &upstream, settings);
+        let given: usize = (0..3).map(|nth| ask(&programs, "key", "q", 4 * nth + nth % 2)).sum();
+        let others: usize =
+            (0..CALLS).map(|nth| ask(&programs, "key", &format!("other {nth}"), 4 * nth)).sum();
+        assert_eq!((given, others), (3, CALLS - 1), "{settings}: three tries count once");
     }
 }
 

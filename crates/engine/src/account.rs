@@ -263,7 +263,7 @@ impl OpenAccount {
             since_ms: if is_running && !approves { carried.at_ms.min(now_ms) } else { now_ms },
             is_priced: price.is_some(),
             shared: ALL_SCOPES.map(|scope| keys.shared(scope).is_some()),
-            retried_calls: before.calls,
+            handed_out: Vec::new(),
             may_answer,
         };
         // The time since the last reply of the turn, in which tools ran, belongs to the turn.

@@ -23,7 +23,7 @@ use model::identity::{Domain, Hash, Identity};
 use model::plan::{ModelQuestion, Plan};
 use model::record::RequestRecord;
 use model::request::Request;
-use model::store::ModelKeys;
+use model::store::{ModelKeys, Quota};
 use model::uses::request_key;
 use policies::set::{AskingPolicies, PolicySet};
 use std::collections::VecDeque;
@@ -59,6 +59,8 @@ pub(crate) struct Core {
     effects: PendingEffects,
     /// The policies that have asked the state store about the request.
     pub(crate) asking: AskingPolicies,
+    /// The calls that the request was handed out: see [`handed_out_quota`](super::quota_uses::handed_out_quota).
+    pub(crate) handed_out: Option<Quota>,
     /// What the look-up has added to sums, by their keys, while no account takes care of it.
     counted_ahead: Vec<(Hash, Sums)>,
 }
@@ -89,6 +91,7 @@ impl Core {
             is_shown: false,
             effects: PendingEffects::default(),
             asking: AskingPolicies::default(),
+            handed_out: None,
             counted_ahead: Vec::new(),
         }
     }

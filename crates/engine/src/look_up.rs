@@ -4,7 +4,7 @@
 use super::account::AccountKeys;
 use super::approvals::ApprovalLookUp;
 use super::length::LengthLookUp;
-use super::quota_uses::quota_of;
+use super::quota_uses::{handed_out_quota, quota_of};
 use super::refusals::EvidenceLookUp;
 use super::sent::SentLookUp;
 use super::store::{CallNames, MOST_LOOKED_UP};
@@ -84,7 +84,8 @@ pub(super) fn look_up(core: &mut Core, now: Now) -> Phase {
     let mut batch = Batch::new(now);
     (batch.request, batch.conversation) = (Some(request), Some(conversation));
     let counted = 0..core.policies().counted().len();
-    batch.quotas = counted.filter_map(|index| quota_of(core, index)).collect();
+    core.handed_out = handed_out_quota(core);
+    batch.quotas = counted.filter_map(|index| quota_of(core, index)).chain(core.handed_out).collect();
     let accounting = core.policies().accounting();
     let account = accounting.map(|it| AccountKeys::ask(&transcript, &positions, it, now.ms, &mut batch));
     let is_ahead = accounting.is_some_and(|accounting| accounting.ahead) && !batch.sums.is_empty();

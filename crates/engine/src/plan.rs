@@ -377,8 +377,13 @@ fn open_account(
     let price = core.shared.settings.models.price(model_name).cloned();
     let carried = keys.carried(answers);
     let known = (carried.as_slice(), answers.sums.as_slice());
-    let (mut open_account, account) =
+    let (mut open_account, mut account) =
         OpenAccount::open(keys, transcript, known, (now_ms, approves), (ahead, price));
+    // Its uses are the last that were asked for.
+    if core.handed_out.is_some() {
+        let uses = answers.spent.last().into_iter().flatten();
+        account.handed_out = uses.filter(|known| known.is_open(now_ms)).copied().collect();
+    }
     if accounting.tokens {
         open_account.prompt = prompt_tokens(transcript);
     }

@@ -10,7 +10,10 @@ use model::fact::Writes;
 use model::identity::Hash;
 use model::plan::ReservationResult;
 use model::store::{CallReservation, CallReservationResult, Quota, QuotaCall, return_reservations};
-use model::uses::{Use, use_key};
+use model::uses::{AGAIN_WITHIN_MS, Use, use_key};
+
+/// The most calls of one request that are known to an equal request. More than any provider's parallel calls.
+const MOST_HANDED_OUT: usize = 256;
 
 /// What is used of the quotas that count calls of one request.
 pub(super) struct QuotaUses {
@@ -80,7 +83,7 @@ impl QuotaUses {
 
     /// The calls that the client was handed and that are not counted yet.
     pub(super) fn news(&mut self, core: &Core, choices: &[ClientChoice<'_>], at_ms: u64) -> Vec<QuotaCall> {
-        if core.policies().counted().is_empty() {
+        if core.policies().counted().is_empty() && core.handed_out.is_none() {
             return Vec::new();
         }
         let released = self.released(core, choices.iter().filter(|choice| !choice.is_waiting()));
@@ -144,10 +147,12 @@ impl QuotaUses {
         let mut released = Vec::new();
         for (name, arguments) in choices.flat_map(|choice| choice.released()).flat_map(named) {
             let quota = core.policies().counts_for(&name).and_then(|index| quota_of(core, index));
-            if let Some(quota) = quota {
-                let arguments = canonical_hash(&arguments, &core.identity.key);
-                released.push((quota, use_key(&core.identity.key, request, &name, arguments)));
+            if quota.is_none() && core.handed_out.is_none() {
+                continue;
             }
+            let arguments = canonical_hash(&arguments, &core.identity.key);
+            let call = use_key(&core.identity.key, request, &name, arguments);
+            released.extend(quota.into_iter().chain(core.handed_out).map(|quota| (quota, call)));
         }
         released
     }
@@ -158,6 +163,15 @@ pub(super) fn quota_of(core: &Core, index: usize) -> Option<Quota> {
     let counted = core.policies().counted().get(index)?;
     let name = core.identity.quota(&counted.name);
     Some(Quota { name, calls: counted.calls, window_ms: counted.window_ms })
+}
+
+/// The calls that the request was handed out, as a quota of its own without a limit: a client that sends the request again
+/// gets them again, and sums that requests share count each once. `None`: no such sum counts calls.
+pub(super) fn handed_out_quota(core: &Core) -> Option<Quota> {
+    let accounting = core.policies().accounting().filter(|accounting| accounting.calls)?;
+    let is_shared = accounting.day || core.identity.explicit.is_some();
+    let name = is_shared.then(|| core.identity.handed_out(core.request_key()))?;
+    Some(Quota { name, calls: MOST_HANDED_OUT, window_ms: AGAIN_WITHIN_MS })
 }
 
 /// The writes that return what was reserved for these calls.

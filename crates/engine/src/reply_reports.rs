@@ -82,6 +82,12 @@ impl ReplyReports {
                 let call = QuotaCall { quota, call, request, again, at_ms: now_ms };
                 Some(CallReservation::Quota { call, most })
             }
+            Reservation::Again { request, again } => {
+                let quota = core.handed_out?;
+                let call = QuotaCall { quota, call: again.call, request, again: Some(again), at_ms: now_ms };
+                // Where the earlier use is taken, another limit counts the call.
+                Some(CallReservation::Quota { call, most: 0 })
+            }
             Reservation::Budget { scope, most } => self.open_account.as_ref()?.reservation(scope, most),
         }
     }

@@ -4,6 +4,7 @@
 mod body;
 
 use super::identity::Hash;
+use super::uses::Use;
 use std::sync::Arc;
 
 /// The kinds of amounts.
@@ -142,8 +143,8 @@ pub struct Account {
     pub is_priced: bool,
     /// By scope: whether other requests may add to the same sums at the same time.
     pub shared: [bool; SCOPES],
-    /// How many calls of the reply are in these sums already, by earlier tries of the request.
-    pub retried_calls: u64,
+    /// The calls that earlier tries of the request were handed out, and that are in these sums already.
+    pub handed_out: Vec<Use>,
     /// By scope: whether the running turn may still have its final answer where a limit of that scope is used up. A turn
     /// that this account does not know may not.
     pub may_answer: [bool; SCOPES],

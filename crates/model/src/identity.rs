@@ -253,6 +253,11 @@ impl Identity {
         self.key.hash(Domain::Quota, &[&self.caller.0.to_le_bytes(), name.as_bytes()])
     }
 
+    /// The key of the calls that the request of this [key](super::uses::request_key) was handed out.
+    pub fn handed_out(&self, request: Hash) -> Hash {
+        self.key.hash(Domain::Quota, &[b"request", &request.0.to_le_bytes()])
+    }
+
     /// The key of the caller's account of the `day`, counted since the epoch.
     pub fn day_account(&self, day: u64) -> Hash {
         self.key.hash(Domain::Account, &[b"day", &self.caller.0.to_le_bytes(), &day.to_le_bytes()])

@@ -166,6 +166,8 @@ pub struct Accounting {
     pub spend: bool,
     /// The sums of the caller's day.
     pub day: bool,
+    /// Calls in sums that requests share, each once, also where a request is sent again.
+    pub calls: bool,
     /// What requests that come at once use of the day, or of a named conversation: each is counted before it is sent.
     pub ahead: bool,
 }

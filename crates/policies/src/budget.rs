@@ -34,11 +34,13 @@ use super::about::{About, Accounting, EngineService, Explanation, NO_LIMITS, Nee
 use super::texts::{Text, Texts};
 use super::{ConfigError, Policy, RequestView};
 use model::account::{ALL_SCOPES, Account, KINDS, Kind, Marks, SCOPES, Scope, Sums};
+use model::identity::{Hash, HashKey};
 use model::plan::{
     CallEffect, Extends, Finding, Plan, Proposed, Reason, ReasonKind, RequestEnd, Reservation,
     ReservationResult, Usage, Verdict, rfc3339,
 };
 use model::tokens::Estimate;
+use model::uses::{Use, use_key};
 use model::{Event, View};
 pub use settings::Config;
 use settings::{Exhausted, Extension, Notify};
@@ -86,6 +88,10 @@ pub struct Used {
     /// How many messages the request has.
     messages: usize,
     account: Option<Arc<Account>>,
+    /// What the keys of calls are made with, and the key of the request, where an earlier try of it was handed out calls.
+    retry: Option<(HashKey, Hash)>,
+    /// How many of these calls the reply was handed out again, by the index of the use.
+    again: Vec<usize>,
 }
 
 /// A limited amount.
@@ -121,7 +127,7 @@ impl Policy for Budget {
         let reserves = self.limits[1..].iter().any(|limits| limits.get(Kind::Calls) > 0);
         let is_ahead = |limits: &Sums| COUNTED_AHEAD.iter().any(|kind| limits.get(*kind) > 0);
         let ahead = self.limits[1..].iter().any(is_ahead);
-        let account = Accounting { tokens, spend, day, ahead };
+        let account = Accounting { tokens, spend, day, calls: reserves, ahead };
         let account = self.keeps_account().then_some(EngineService::KeepAccount(account)).into_iter();
         About {
             needs: asks.then_some(Need::Approvals { key: Some("exhausted") }).into_iter().collect(),
@@ -136,6 +142,9 @@ impl Policy for Budget {
         used.messages = request.transcript.len();
         // It may be kept for others: it counts the calls of all choices, and the history those of one.
         used.account = request.transcript.account.clone().filter(|_| self.keeps_account());
+        let is_retry = used.account.as_ref().is_some_and(|account| !account.handed_out.is_empty());
+        let transcript = request.transcript;
+        used.retry = is_retry.then(|| (transcript.identity.key.clone(), transcript.request_key()));
     }
 
     fn read(&self, event: &Event<'_>, used: &mut Used, plan: &mut Plan) {
@@ -221,10 +230,11 @@ impl Policy for Budget {
         Verdict::Pending(CallEffect::Approve(reason.extending(line, extends)))
     }
 
-    fn release(&self, _call: &Proposed<'_>, used: &mut Used) {
+    fn release(&self, call: &Proposed<'_>, used: &mut Used) {
         used.calls += 1;
         used.all_calls += 1;
         used.released += 1;
+        used.again.extend(again(call, used).map(|(index, ..)| index));
     }
 
     fn usage(&self, used: &Used, now_ms: u64) -> Vec<Usage> {
@@ -255,16 +265,36 @@ impl Amount {
     }
 }
 
+/// The use by which an earlier try of the request was handed out the call, with its index and the key of the request.
+fn again(call: &Proposed<'_>, used: &Used) -> Option<(usize, Use, Hash)> {
+    let (key, request) = used.retry.as_ref()?;
+    let call_key = use_key(key, *request, call.name, call.arguments_hash?);
+    let mut uses = used.account.as_ref()?.handed_out.iter().enumerate();
+    let (index, earlier) = uses.find(|(index, it)| it.call == call_key && !used.again.contains(index))?;
+    Some((index, *earlier, *request))
+}
+
 /// Has the limits of calls that other conversations or requests share count the call; `None`: each of them has, or has none
 /// left, which `amounts` then says. Calls that an earlier try of the request was handed out are counted already.
 fn reserve(call: &Proposed<'_>, used: &Used, amounts: &mut [Amount]) -> Option<Verdict> {
-    let account = used.account.as_ref().filter(|account| used.released >= account.retried_calls)?;
-    let is_shared =
-        |amount: &&mut Amount| amount.kind == Kind::Calls && account.shared[amount.scope as usize];
-    for amount in amounts.iter_mut().filter(is_shared) {
-        if call.arguments.is_none() {
-            return Some(Verdict::NeedsArguments);
+    let account = used.account.as_ref()?;
+    let is_shared = |amount: &Amount| amount.kind == Kind::Calls && account.shared[amount.scope as usize];
+    if !amounts.iter().any(is_shared) {
+        return None;
+    }
+    if call.arguments.is_none() {
+        return Some(Verdict::NeedsArguments);
+    }
+    if let Some((_, again, request)) = again(call, used) {
+        let reservation = Reservation::Again { request, again };
+        match call.results.reserved(&reservation) {
+            None => return Some(Verdict::Pending(CallEffect::Reserve(reservation))),
+            Some(ReservationResult::Granted { .. }) => return None,
+            // Another request was handed it out meanwhile.
+            Some(ReservationResult::UsedUp { .. }) => {}
         }
+    }
+    for amount in amounts.iter_mut().filter(|amount| is_shared(amount)) {
         let reservation = Reservation::Budget { scope: amount.scope, most: amount.limit };
         match call.results.reserved(&reservation) {
             None => return Some(Verdict::Pending(CallEffect::Reserve(reservation))),

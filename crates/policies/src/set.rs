@@ -393,6 +393,7 @@ fn accounting_of<'a>(
         tokens: one.tokens || other.tokens,
         spend: one.spend || other.spend,
         day: one.day || other.day,
+        calls: one.calls || other.calls,
         ahead: one.ahead || other.ahead,
     };
     let wanted = engine.filter_map(|service| match service {

@@ -21,6 +21,13 @@ pub enum Reservation {
         /// The use of an earlier try of the request, which hands out the call once more without counting it again.
         again: Option<Use>,
     },
+    /// By none, if an earlier try of the request was handed out the call, and that counts.
+    Again {
+        /// See [`request_key`](crate::uses::request_key).
+        request: Hash,
+        /// The use of the earlier try, which hands out the call once more.
+        again: Use,
+    },
     /// By the budget of the caller's day, or of a named conversation.
     Budget {
         scope: Scope,
