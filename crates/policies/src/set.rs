@@ -148,6 +148,12 @@ pub struct PolicySet {
     confirming: Option<Arc<Confirming>>,
     accounting: Option<Accounting>,
     longest_wait_ms: u64,
+    /// A policy may shorten or clear results.
+    cuts_results: bool,
+    /// Other models may be asked about calls, or toolrein may run their tools.
+    waits_for_others: bool,
+    /// A limit over several conversations may count calls.
+    reserves_calls: bool,
     /// At most one policy counts calls, so indexes into this list suffice.
     counted: Arc<[Counted]>,
     /// Names and patterns of tools, each with its index in it.
@@ -184,7 +190,23 @@ impl PolicySet {
         let counts =
             places.flat_map(|(at, it)| it.tools.iter().map(move |tool| (tool.clone(), at))).collect();
         let names = rules.iter().map(|rule| rule.name()).collect();
-        Self { rules, names, confirming, accounting, longest_wait_ms, counted, counts }
+        let cuts_results = abouts().any(|about| about.services.contains(&Service::CutResults));
+        let waits =
+            |service: &EngineService| matches!(service, EngineService::AskModel(_) | EngineService::RunTools);
+        let waits_for_others = engine().any(waits);
+        let reserves_calls = engine().any(|service| *service == EngineService::ReserveCalls);
+        Self {
+            rules,
+            names,
+            confirming,
+            accounting,
+            longest_wait_ms,
+            cuts_results,
+            waits_for_others,
+            reserves_calls,
+            counted,
+            counts,
+        }
     }
 
     fn abouts(&self) -> impl Iterator<Item = &About> {
@@ -238,16 +260,6 @@ impl PolicySet {
             EngineService::AskModel(endpoint) => Some((policy, endpoint.clone())),
             _ => None,
         })
-    }
-
-    /// Whether toolrein runs tools for a policy.
-    pub fn runs_tools(&self) -> bool {
-        self.engine_services().any(|(_, service)| *service == EngineService::RunTools)
-    }
-
-    /// Whether a limit over several conversations may count calls.
-    pub fn reserves_calls(&self) -> bool {
-        self.engine_services().any(|(_, service)| *service == EngineService::ReserveCalls)
     }
 
     /// The names of the enabled policies.
@@ -348,8 +360,7 @@ impl PolicySet {
     /// Folds the whole conversation: returns the plan, and a judge that knows the conversation. `asked`: the policies that
     /// have received what the state store knows.
     pub fn read_with(&self, transcript: &Transcript, asked: &AskingPolicies) -> (Plan, Judge) {
-        let request =
-            RequestView::new(transcript, self.services().any(|service| *service == Service::CutResults));
+        let request = RequestView::new(transcript, self.cuts_results);
         let mut plan = Plan::default();
         plan.order = transcript.order().clone();
         plan.definition_tokens = request.definition_tokens.tokens();

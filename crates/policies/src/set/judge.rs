@@ -72,8 +72,8 @@ impl Judge {
             hosts_shell: request.transcript.request.hosts_shell,
             own: plan.own_tools().filter_map(|(name, policy)| Some((name, place(policy)?))).collect(),
             confirming: set.confirming.clone(),
-            waits_for_others: set.model_endpoints().next().is_some() || set.runs_tools(),
-            reserves: set.reserves_calls(),
+            waits_for_others: set.waits_for_others,
+            reserves: set.reserves_calls,
             results: Arc::default(),
             longest_wait_ms: set.longest_wait_ms,
             hidden: plan
