@@ -8,7 +8,7 @@
 
 use super::line::{Form, bounded_fields, line};
 use super::queue::Queue;
-use super::request::request_fields;
+use super::request::RequestLine;
 use super::short_line::short_line;
 use model::record::RequestRecord;
 use serde::{Deserialize, Serialize};
@@ -107,7 +107,7 @@ impl Log {
         let level = if failed { Level::Warn } else { Level::Info };
         let Some(open) = self.at(level) else { return };
         match open.form {
-            Form::Json => open.push(level, "request", Some(&record.request_id), request_fields(record)),
+            Form::Json => open.push(level, "request", Some(&record.request_id), RequestLine::from(record)),
             Form::Text => {
                 let mut line = short_line(record).into_bytes();
                 line.push(b'\n');

@@ -347,6 +347,11 @@ impl TextBounds {
 }
 
 impl MemberValue<'_> {
+    /// Whether it is empty, zero, false or unknown.
+    pub(super) fn is_empty(&self) -> bool {
+        !self.is_written(Inclusion::IfAny)
+    }
+
     pub(super) fn is_written(&self, inclusion: Inclusion) -> bool {
         match (inclusion, self) {
             (Inclusion::Always, _) => true,

@@ -1,85 +1,130 @@
-//! The fields of a request's log line after its id: a projection of the request record. `line` formats them.
+//! The fields of a request's log line after its id: a projection of the request record. `line` formats them. A struct and no
+//! table, since every request has a line, relayed ones too, and most of its fields are left out of it: by a table a line costs 3,400
+//! instructions more.
 
 use super::line::{MAX_ITEMS, MAX_VALUE_CHARS};
 use super::projection::Inclusion::{Always, IfAny, IfKnown};
-use super::projection::MemberValue::{self, Decimal, Flag, Number, Text};
-use super::projection::{Column, Projection, TextBounds, calls_of, known, word};
+use super::projection::MemberValue::{self, Flag, Number, Text};
+use super::projection::{Column, TextBounds, calls_of, known, word};
 use model::record::{JudgedCall, RequestRecord};
+use serde::Serialize;
+use std::borrow::Cow;
 use std::time::Duration;
 
 /// Ids of calls are shorter than other texts: those of providers have 40 characters at most.
-const BOUNDS: TextBounds =
-    TextBounds { id_chars: 64, has_null: false, ..TextBounds::new(MAX_VALUE_CHARS, MAX_ITEMS) };
+const BOUNDS: &TextBounds =
+    &TextBounds { id_chars: 64, has_null: false, ..TextBounds::new(MAX_VALUE_CHARS, MAX_ITEMS) };
 
 /// The fields, in the order in which they are written. Fields without information are left out.
-const FIELDS: &[Column<RequestRecord>] = &[
-    ("conversation", |record, bounds| bounds.optional(record.conversation.as_deref()), IfKnown),
-    ("caller", |record, bounds| bounds.optional(record.caller.as_deref()), IfKnown),
-    ("model", |record, bounds| bounds.optional(record.model.as_deref()), IfKnown),
-    ("profile", |record, bounds| bounds.optional(record.profile.as_deref()), IfKnown),
-    ("method", |record, bounds| Text(bounds.text(&record.method)), Always),
-    ("path", |record, bounds| Text(bounds.text(&record.path)), Always),
-    ("endpoint", |record, _| word(record.endpoint.as_str()), Always),
-    ("route", |record, _| word(record.route.as_str()), Always),
-    ("mode", |record, _| word(record.mode), Always),
-    ("status", |record, _| Number(record.status.into()), Always),
-    ("error", |record, _| word(record.error), IfKnown),
-    ("error_detail", |record, bounds| bounds.optional(record.error_detail.as_deref()), IfKnown),
-    ("client_gone", |record, _| Flag(record.client_gone), IfAny),
-    ("streamed", |record, _| Flag(record.streamed), IfAny),
-    ("repeated", |record, _| Flag(record.repeated), IfAny),
-    ("ungoverned", |record, _| word(record.ungoverned.or(record.partly_ungoverned)), IfKnown),
-    ("actions", |record, bounds| bounds.actions(record.actions.iter()), IfAny),
-    ("tool_calls", |record, bounds| bounds.calls(calls_of(record), CALL), IfAny),
-    ("approvals", |record, bounds| bounds.approvals(record), IfAny),
-    ("results", |record, bounds| bounds.results(record), IfAny),
-    ("limits", |record, bounds| bounds.limits(record), IfAny),
-    ("left_out", |record, bounds| items_left_out(record, bounds), IfAny),
-    ("upstream_requests", |record, _| Number(record.upstream_requests.into()), IfAny),
-    (
-        "upstream_request_ids",
-        |record, bounds| bounds.texts(record.upstream_request_ids.iter().map(|id| bounds.text(id))),
-        IfAny,
-    ),
-    ("reasks", |record, _| Number(record.reasks.into()), IfAny),
-    ("lost_hidden_exchanges", |record, _| Number(record.lost_hidden_exchanges.into()), IfAny),
-    ("implausible_usage", |record, _| Flag(record.implausible_usage), IfAny),
-    (
-        "fallbacks",
-        |record, bounds| bounds.texts(record.fallbacks.iter().map(|retry| retry.as_str().into())),
-        IfAny,
-    ),
-    (
-        "prefix_breaks",
-        |record, bounds| bounds.texts(record.prefix_breaks.iter().map(|cause| cause.as_str().into())),
-        IfAny,
-    ),
-    ("unjudged", |record, bounds| bounds.texts(record.unjudged.iter().map(|why| (*why).into())), IfAny),
-    ("tokens_prompt", |record, _| Number(record.tokens.prompt), IfAny),
-    ("tokens_cached", |record, _| Number(record.tokens.cached), IfAny),
-    ("tokens_cache_written", |record, _| Number(record.tokens.cache_written), IfAny),
-    ("tokens_completion", |record, _| Number(record.tokens.completion), IfAny),
-    ("tokens_reasoning", |record, _| Number(record.tokens.reasoning), IfAny),
-    ("tokens_saved", |record, _| Number(record.tokens.saved), IfAny),
-    (
-        "cost_usd",
-        |record, _| known(record.cost.map(|nanodollars| nanodollars as f64 / 1e9), Decimal),
-        IfKnown,
-    ),
-    ("start_tokens", |record, _| at_start(record, |system| system + record.definition_tokens), IfAny),
-    ("start_tokens_system", |record, _| at_start(record, |system| system), IfAny),
-    ("start_tokens_tools", |record, _| at_start(record, |_| record.definition_tokens), IfAny),
-    ("start_tools", |record, _| at_start(record, |_| record.declared_tools.len() as u64), IfAny),
-    ("context_touched", |record, _| Flag(record.context.touched), IfAny),
-    ("held_out", |record, _| Flag(record.context.held_out), IfAny),
-    ("request_bytes", |record, _| Number(record.request_bytes), Always),
-    ("reply_bytes", |record, _| Number(record.reply_bytes), Always),
-    ("total_ms", |record, _| Decimal(millis(record.times.total)), Always),
-    ("overhead_ms", |record, _| Decimal(millis(record.times.overhead)), Always),
-    ("upstream_ms", |record, _| Decimal(millis(record.times.upstream)), IfAny),
-    ("first_byte_ms", |record, _| known(record.times.first_byte.map(millis), Decimal), IfKnown),
-    ("traceparent", |record, bounds| bounds.optional(record.traceparent.as_deref()), IfKnown),
-];
+#[derive(Serialize)]
+pub(super) struct RequestLine<'a> {
+    #[serde(skip_serializing_if = "is_nothing")]
+    conversation: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "is_nothing")]
+    caller: Option<&'a str>,
+    #[serde(skip_serializing_if = "is_nothing")]
+    model: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "is_nothing")]
+    profile: Option<Cow<'a, str>>,
+    method: Cow<'a, str>,
+    path: Cow<'a, str>,
+    endpoint: &'static str,
+    route: &'static str,
+    mode: &'static str,
+    status: u16,
+    #[serde(skip_serializing_if = "is_nothing")]
+    error: Option<&'static str>,
+    #[serde(skip_serializing_if = "is_nothing")]
+    error_detail: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "is_nothing")]
+    client_gone: bool,
+    #[serde(skip_serializing_if = "is_nothing")]
+    streamed: bool,
+    #[serde(skip_serializing_if = "is_nothing")]
+    repeated: bool,
+    #[serde(skip_serializing_if = "is_nothing")]
+    ungoverned: Option<&'static str>,
+    #[serde(skip_serializing_if = "MemberValue::is_empty")]
+    actions: MemberValue<'a>,
+    #[serde(skip_serializing_if = "MemberValue::is_empty")]
+    tool_calls: MemberValue<'a>,
+    #[serde(skip_serializing_if = "MemberValue::is_empty")]
+    approvals: MemberValue<'a>,
+    #[serde(skip_serializing_if = "MemberValue::is_empty")]
+    results: MemberValue<'a>,
+    #[serde(skip_serializing_if = "MemberValue::is_empty")]
+    limits: MemberValue<'a>,
+    /// How many items of the lists above are not listed.
+    #[serde(skip_serializing_if = "is_nothing")]
+    left_out: u64,
+    #[serde(skip_serializing_if = "is_nothing")]
+    upstream_requests: u32,
+    #[serde(skip_serializing_if = "MemberValue::is_empty")]
+    upstream_request_ids: MemberValue<'a>,
+    #[serde(skip_serializing_if = "is_nothing")]
+    reasks: u32,
+    #[serde(skip_serializing_if = "is_nothing")]
+    lost_hidden_exchanges: u32,
+    #[serde(skip_serializing_if = "is_nothing")]
+    implausible_usage: bool,
+    #[serde(skip_serializing_if = "MemberValue::is_empty")]
+    fallbacks: MemberValue<'a>,
+    #[serde(skip_serializing_if = "MemberValue::is_empty")]
+    prefix_breaks: MemberValue<'a>,
+    #[serde(skip_serializing_if = "is_nothing")]
+    unjudged: &'a [&'static str],
+    #[serde(flatten)]
+    tokens: Tokens,
+    #[serde(flatten)]
+    start: StartTokens,
+    #[serde(skip_serializing_if = "is_nothing")]
+    context_touched: bool,
+    #[serde(skip_serializing_if = "is_nothing")]
+    held_out: bool,
+    request_bytes: u64,
+    reply_bytes: u64,
+    total_ms: f64,
+    overhead_ms: f64,
+    #[serde(skip_serializing_if = "is_nothing")]
+    upstream_ms: f64,
+    #[serde(skip_serializing_if = "is_nothing")]
+    first_byte_ms: Option<f64>,
+    #[serde(skip_serializing_if = "is_nothing")]
+    traceparent: Option<Cow<'a, str>>,
+}
+
+#[derive(Serialize)]
+struct Tokens {
+    #[serde(skip_serializing_if = "is_nothing")]
+    tokens_prompt: u64,
+    #[serde(skip_serializing_if = "is_nothing")]
+    tokens_cached: u64,
+    #[serde(skip_serializing_if = "is_nothing")]
+    tokens_cache_written: u64,
+    #[serde(skip_serializing_if = "is_nothing")]
+    tokens_completion: u64,
+    #[serde(skip_serializing_if = "is_nothing")]
+    tokens_reasoning: u64,
+    #[serde(skip_serializing_if = "is_nothing")]
+    tokens_saved: u64,
+    /// Estimated by the model's prices.
+    #[serde(skip_serializing_if = "is_nothing")]
+    cost_usd: Option<f64>,
+}
+
+/// What the first request of a conversation holds before anything was said, in estimated tokens.
+#[derive(Default, Serialize)]
+struct StartTokens {
+    #[serde(skip_serializing_if = "is_nothing")]
+    start_tokens: u64,
+    #[serde(skip_serializing_if = "is_nothing")]
+    start_tokens_system: u64,
+    #[serde(skip_serializing_if = "is_nothing")]
+    start_tokens_tools: u64,
+    /// How many tools it declares.
+    #[serde(skip_serializing_if = "is_nothing")]
+    start_tools: usize,
+}
 
 /// A call of the reply, with the policy whose text the model gets, or the first one that objected.
 const CALL: &[Column<JudgedCall>] = &[
@@ -94,23 +139,93 @@ const CALL: &[Column<JudgedCall>] = &[
     ("also", |call, bounds| bounds.further_decisions(call), IfAny),
 ];
 
-/// The fields of the line of this `record`.
-pub(super) fn request_fields(record: &RequestRecord) -> Projection<'_, RequestRecord> {
-    Projection::<RequestRecord>::new(record, FIELDS, &BOUNDS)
+impl<'a> From<&'a RequestRecord> for RequestLine<'a> {
+    fn from(record: &'a RequestRecord) -> Self {
+        let limits = record.usage_of_limits.len();
+        let lengths = [record.actions.len(), record.judged.len(), record.results.len(), limits];
+        Self {
+            conversation: record.conversation.as_deref().map(text),
+            caller: record.caller.as_deref(),
+            model: record.model.as_deref().map(text),
+            profile: record.profile.as_deref().map(text),
+            method: text(&record.method),
+            path: text(&record.path),
+            endpoint: record.endpoint.as_str(),
+            route: record.route.as_str(),
+            mode: record.mode,
+            status: record.status,
+            error: record.error,
+            error_detail: record.error_detail.as_deref().map(text),
+            client_gone: record.client_gone,
+            streamed: record.streamed,
+            repeated: record.repeated,
+            ungoverned: record.ungoverned.or(record.partly_ungoverned),
+            actions: BOUNDS.actions(record.actions.iter()),
+            tool_calls: BOUNDS.calls(calls_of(record), CALL),
+            approvals: BOUNDS.approvals(record),
+            results: BOUNDS.results(record),
+            limits: BOUNDS.limits(record),
+            left_out: lengths.iter().map(|length| length.saturating_sub(MAX_ITEMS) as u64).sum(),
+            upstream_requests: record.upstream_requests,
+            upstream_request_ids: BOUNDS.texts(record.upstream_request_ids.iter().map(|id| text(id))),
+            reasks: record.reasks,
+            lost_hidden_exchanges: record.lost_hidden_exchanges,
+            implausible_usage: record.implausible_usage,
+            fallbacks: BOUNDS.texts(record.fallbacks.iter().map(|retry| retry.as_str().into())),
+            prefix_breaks: BOUNDS.texts(record.prefix_breaks.iter().map(|cause| cause.as_str().into())),
+            unjudged: &record.unjudged,
+            tokens: Tokens::from(record),
+            start: StartTokens::from(record),
+            context_touched: record.context.touched,
+            held_out: record.context.held_out,
+            request_bytes: record.request_bytes,
+            reply_bytes: record.reply_bytes,
+            total_ms: millis(record.times.total),
+            overhead_ms: millis(record.times.overhead),
+            upstream_ms: millis(record.times.upstream),
+            first_byte_ms: record.times.first_byte.map(millis),
+            traceparent: record.traceparent.as_deref().map(text),
+        }
+    }
 }
 
-fn items_left_out<'a>(record: &RequestRecord, bounds: &TextBounds) -> MemberValue<'a> {
-    let limits = record.usage_of_limits.len();
-    bounds.left_out(&[record.actions.len(), record.judged.len(), record.results.len(), limits])
+impl From<&RequestRecord> for Tokens {
+    fn from(record: &RequestRecord) -> Self {
+        let tokens = record.tokens;
+        Self {
+            tokens_prompt: tokens.prompt,
+            tokens_cached: tokens.cached,
+            tokens_cache_written: tokens.cache_written,
+            tokens_completion: tokens.completion,
+            tokens_reasoning: tokens.reasoning,
+            tokens_saved: tokens.saved,
+            cost_usd: record.cost.map(|nanodollars| nanodollars as f64 / 1e9),
+        }
+    }
 }
 
-/// What the first request of a conversation holds before anything was said, in estimated tokens; `tokens`: by those of its system
-/// messages.
-fn at_start<'a>(record: &RequestRecord, tokens: impl FnOnce(u64) -> u64) -> MemberValue<'a> {
-    known(record.system_tokens.filter(|_| !record.repeated).map(tokens), Number)
+impl From<&RequestRecord> for StartTokens {
+    fn from(record: &RequestRecord) -> Self {
+        let Some(system) = record.system_tokens.filter(|_| !record.repeated) else { return Self::default() };
+        Self {
+            start_tokens: system + record.definition_tokens,
+            start_tokens_system: system,
+            start_tokens_tools: record.definition_tokens,
+            start_tools: record.declared_tools.len(),
+        }
+    }
+}
+
+fn text(raw: &str) -> Cow<'_, str> {
+    BOUNDS.text(raw)
 }
 
 /// To the microsecond.
 fn millis(time: Duration) -> f64 {
     time.as_micros() as f64 / 1000.0
+}
+
+/// Nothing, zero, false, or empty.
+fn is_nothing<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
