@@ -1,12 +1,14 @@
 //! The simulated upstream of `upstream.url = "demo:"`, and the demonstration of `toolrein demo`: it uses OpenAI's wire
 //! format, enforces its rules and misbehaves on request. Answers come from rules, not from a language model. It shares
 //! no code with toolrein's policies, so that what it refuses or accepts is an independent check. For the tests it also has
-//! strict validators of requests (`strict`, `strict_responses`) and a tolerant reader of replies (`tolerant`).
+//! strict validators of requests (`strict`, `strict_responses`, and `messages` for Anthropic's API) and a tolerant reader of
+//! replies (`tolerant`).
 
 mod agent;
 mod check;
 mod endpoint;
 mod ids;
+pub mod messages;
 mod model;
 mod order;
 mod refusal;

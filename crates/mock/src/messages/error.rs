@@ -1,0 +1,66 @@
+//! An error response of the Messages API: status, `type`, message and details. Constructors have Anthropic's wordings;
+//! other modules decide which request gets which.
+//!
+//! Source of shape, types and statuses: platform.claude.com, "Errors".
+
+use hyper::http::StatusCode;
+use serde_json::{Value, json};
+
+/// Why a request is not answered.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct MessagesError {
+    /// The HTTP status.
+    pub status: StatusCode,
+    /// Anthropic's `error.type`.
+    pub kind: &'static str,
+    /// The text for the client.
+    pub message: String,
+    /// The member `error.details`; null if the error has none.
+    pub details: Value,
+}
+
+impl MessagesError {
+    /// A request that breaks a rule.
+    pub(super) fn invalid(message: impl Into<String>) -> Self {
+        Self {
+            status: StatusCode::BAD_REQUEST,
+            kind: "invalid_request_error",
+            message: message.into(),
+            details: Value::Null,
+        }
+    }
+
+    /// A member that the API does not know, or whose beta the request does not name.
+    pub(super) fn extra_input(path: &str) -> Self {
+        Self::invalid(format!("{path}: Extra inputs are not permitted"))
+    }
+
+    /// A required member that the request does not have.
+    pub(super) fn field_required(path: &str) -> Self {
+        Self::invalid(format!("{path}: Field required"))
+    }
+
+    /// A member of the wrong type; `expected` is the type in Pydantic's words, such as `list`.
+    pub(super) fn wrong_type(path: &str, expected: &str) -> Self {
+        Self::invalid(format!("{path}: Input should be a valid {expected}"))
+    }
+
+    /// A string outside of a pattern.
+    pub(super) fn wrong_pattern(path: &str, pattern: &str) -> Self {
+        Self::invalid(format!("{path}: String should match pattern '{pattern}'"))
+    }
+
+    /// The same with `error.details.error_code`, which the errors of threads have.
+    pub(super) fn coded(self, code: &str) -> Self {
+        Self { details: json!({"error_code": code}), ..self }
+    }
+
+    /// The body of the response to the request `request_id`.
+    pub(super) fn body(&self, request_id: &str) -> Value {
+        let mut error = json!({"type": self.kind, "message": self.message});
+        if !self.details.is_null() {
+            error["details"] = self.details.clone();
+        }
+        json!({"type": "error", "error": error, "request_id": request_id})
+    }
+}
