@@ -1,5 +1,6 @@
 //! Tests of the simulated Messages API: what is refused and how, and what the tests share.
 
+mod binding;
 mod corpus;
 mod refusals;
 
