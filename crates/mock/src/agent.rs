@@ -79,9 +79,8 @@ impl Agent {
             }
             tool_calls += answer.calls.len() as u64;
             history.extend(answer.items);
-            for call in &answer.calls {
-                history.push(self.endpoint.result(&call.id, &world::run(&call.name, &call.arguments)));
-            }
+            let run = answer.calls.iter().map(|call| (&*call.id, world::run(&call.name, &call.arguments)));
+            history.extend(self.endpoint.results(run.collect()));
         }
         Journey { tool_calls, actions, outcome: Outcome::GaveUp(PATIENCE) }
     }
@@ -94,11 +93,14 @@ impl Agent {
         actions: &mut BTreeSet<String>,
     ) -> Result<Answer, Outcome> {
         let body = self.endpoint.body(model, history).to_string();
-        let request = Request::post(format!("http://{}{}", self.address, self.endpoint.path()))
+        let mut request = Request::post(format!("http://{}{}", self.address, self.endpoint.path()))
             .header(header::CONTENT_TYPE, "application/json")
-            .header(header::AUTHORIZATION, "Bearer toolrein-demo")
-            .body(Full::new(Bytes::from(body)))
-            .map_err(|_| Outcome::Failed("no request"))?;
+            .header(header::AUTHORIZATION, "Bearer toolrein-demo");
+        if let Some(version) = self.endpoint.version() {
+            request = request.header("anthropic-version", version);
+        }
+        let request =
+            request.body(Full::new(Bytes::from(body))).map_err(|_| Outcome::Failed("no request"))?;
         let exchange = async {
             let response =
                 self.client.request(request).await.map_err(|_| Outcome::Failed("no connection"))?;

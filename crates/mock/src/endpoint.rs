@@ -1,7 +1,7 @@
-//! The two wire formats of the demonstration's agent: chat completions, whole, and the Responses API, streamed. On both
-//! it sends the whole history each time.
+//! The wire formats of the demonstration's agent: chat completions, whole, the Responses API and the Messages API, streamed. On
+//! each it sends the whole history each time.
 
-use super::world;
+use super::{messages, world};
 use serde_json::{Value, json};
 
 /// The endpoint that an agent asks.
@@ -11,6 +11,8 @@ pub(super) enum Endpoint {
     Chat,
     /// `/v1/responses`.
     Responses,
+    /// `/v1/messages`.
+    Messages,
 }
 
 /// What a model answered.
@@ -39,7 +41,13 @@ impl Endpoint {
         match self {
             Self::Chat => "/v1/chat/completions",
             Self::Responses => "/v1/responses",
+            Self::Messages => "/v1/messages",
         }
+    }
+
+    /// The version of the API, which the Messages API wants in a header.
+    pub(super) fn version(self) -> Option<&'static str> {
+        (self == Self::Messages).then_some("2023-06-01")
     }
 
     /// The user's message.
@@ -58,14 +66,25 @@ impl Endpoint {
                 }
                 json!({"model": model, "input": history, "tools": tools, "store": false, "stream": true})
             }
+            Self::Messages => {
+                let tools = world::tools();
+                let tools: Vec<Value> = tools.as_array().into_iter().flatten().map(custom).collect();
+                json!({"model": model, "max_tokens": MAX_TOKENS, "messages": history, "tools": tools,
+                    "thinking": {"type": "adaptive"}, "stream": true})
+            }
         }
     }
 
-    /// The result of the call `id`.
-    pub(super) fn result(self, id: &str, text: &str) -> Value {
-        match self {
+    /// What the history gains by the results of one reply's calls: ids and texts.
+    pub(super) fn results(self, results: Vec<(&str, String)>) -> Vec<Value> {
+        let results = results.into_iter().map(|(id, text)| match self {
             Self::Chat => json!({"role": "tool", "tool_call_id": id, "content": text}),
             Self::Responses => json!({"type": "function_call_output", "call_id": id, "output": text}),
+            Self::Messages => json!({"type": "tool_result", "tool_use_id": id, "content": text}),
+        });
+        match self {
+            Self::Messages => vec![json!({"role": "user", "content": results.collect::<Vec<Value>>()})],
+            Self::Chat | Self::Responses => results.collect(),
         }
     }
 
@@ -74,8 +93,18 @@ impl Endpoint {
         match self {
             Self::Chat => read_completion(body),
             Self::Responses => read_events(body),
+            Self::Messages => read_message(body),
         }
     }
+}
+
+/// The most tokens that a reply of the Messages API may have.
+const MAX_TOKENS: u64 = 4_096;
+
+/// A function tool as the Messages API has it.
+fn custom(tool: &Value) -> Value {
+    let function = &tool["function"];
+    json!({"name": function["name"], "description": function["description"], "input_schema": function["parameters"]})
 }
 
 /// A function tool as the Responses API has it.
@@ -110,6 +139,24 @@ fn read_events(body: &[u8]) -> Result<Answer, &'static str> {
         }
     }
     Err("reply broken off")
+}
+
+/// Reads a streamed message, all of whose blocks go back as they came.
+fn read_message(body: &[u8]) -> Result<Answer, &'static str> {
+    let text = std::str::from_utf8(body).map_err(|_| "reply not text")?;
+    let mut message = messages::join(text)?;
+    let content = message["content"].take();
+    let blocks = || content.as_array().into_iter().flatten();
+    let calls = blocks().filter(|block| block["type"] == "tool_use").map(|block| {
+        let text = |member: &str| block[member].as_str().unwrap_or_default().to_owned();
+        Call { id: text("id"), name: text("name"), arguments: block["input"].to_string() }
+    });
+    let speaks = blocks().any(|block| is_text(&block["text"]));
+    Ok(Answer {
+        calls: calls.collect(),
+        speaks,
+        items: vec![json!({"role": "assistant", "content": content})],
+    })
 }
 
 impl Answer {

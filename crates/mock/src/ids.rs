@@ -1,5 +1,5 @@
 //! Identifiers derived from a request: the same bytes give the same ids, in the same order. They look like
-//! OpenAI's and are unique per request; they are not secret.
+//! their API's and are unique per request; they are not secret.
 
 use highway::{HighwayHash, HighwayHasher, Key};
 
@@ -26,6 +26,16 @@ impl Ids {
     /// `call_` and 24 characters.
     pub(super) fn call(&mut self) -> String {
         self.id("call_", 24)
+    }
+
+    /// `msg_` and 24 characters, for a reply of the Messages API.
+    pub(super) fn message(&mut self) -> String {
+        self.id("msg_", 24)
+    }
+
+    /// `toolu_` and 24 characters.
+    pub(super) fn tool_use(&mut self) -> String {
+        self.id("toolu_", 24)
     }
 
     /// `prefix`, an underscore and 48 characters, for a response or one of its items.

@@ -1,5 +1,5 @@
-//! The simulated upstream of `upstream.url = "demo:"`, and the demonstration of `toolrein demo`: it uses OpenAI's wire
-//! format, enforces its rules and misbehaves on request. Answers come from rules, not from a language model. It shares
+//! The simulated upstream of `upstream.url = "demo:"`, and the demonstration of `toolrein demo`: it uses the wire
+//! formats of OpenAI and Anthropic, enforces their rules and misbehaves on request. Answers come from rules, not from a language model. It shares
 //! no code with toolrein's policies, so that what it refuses or accepts is an independent check. For the tests it also has
 //! strict validators of requests (`strict`, `strict_responses`, and `messages` for Anthropic's API) and a tolerant reader of
 //! replies (`tolerant`).
@@ -26,7 +26,7 @@ mod tests;
 pub mod tolerant;
 mod world;
 
-pub use scenes::{Addresses, curl_line, run};
+pub use scenes::{Addresses, curl_line, run, run_messages_scenes};
 pub use server::serve;
 
 use model::Model;
@@ -44,6 +44,8 @@ pub struct Upstream {
     asked: Mutex<BTreeMap<&'static str, Stats>>,
     /// The responses that can be continued.
     responses: responses::Store,
+    /// The threads and the prompt cache of the Messages API.
+    messages: messages::State,
 }
 
 /// Statistics of one model since the start, refused requests included.
@@ -60,7 +62,12 @@ pub struct Stats {
 impl Upstream {
     /// An upstream that waits `pace` before each chunk of a stream and before each whole reply.
     pub fn new(pace: Duration) -> Self {
-        Self { pace, asked: Mutex::default(), responses: responses::Store::default() }
+        Self {
+            pace,
+            asked: Mutex::default(),
+            responses: responses::Store::default(),
+            messages: messages::State::default(),
+        }
     }
 
     /// The statistics so far, by model; a model without requests is missing.

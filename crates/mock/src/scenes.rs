@@ -75,6 +75,20 @@ async fn run_responses_scenes(
     play_all(addresses, Endpoint::Responses, upstream, |row| table::write_change(row, out)).await.map(drop)
 }
 
+/// Runs every scene with the agent that uses the Messages API, and writes a line for each. It is no part of [`run`] as long as
+/// toolrein relays these requests without governing them.
+///
+/// # Errors
+/// Only those of writing to `out`.
+pub async fn run_messages_scenes(
+    addresses: Addresses,
+    upstream: &Upstream,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    writeln!(out, "\nThe same agent over the Messages API, directly -> through toolrein:\n")?;
+    play_all(addresses, Endpoint::Messages, upstream, |row| table::write_change(row, out)).await.map(drop)
+}
+
 /// A shell command that asks the simulated model through the proxy.
 pub fn curl_line(proxy: SocketAddr) -> String {
     let body = r#"{"model":"demo-chat","stream":true,"messages":[{"role":"user","content":"Hello"}]}"#;

@@ -1,6 +1,7 @@
 //! The upstream's HTTP server: connections, routes and bodies, each bounded. Reads requests and sends responses; the
 //! models decide what is answered.
 
+use super::messages::MessagesEndpoint;
 use super::model::Model;
 use super::refusal::Refusal;
 use super::reply::Reply;
@@ -111,6 +112,9 @@ pub(super) enum Form {
 
 impl Upstream {
     async fn respond(&self, request: Request<Incoming>) -> Response<Body> {
+        if let Some(endpoint) = MessagesEndpoint::from_path(request.uri().path()) {
+            return self.respond_to_message(endpoint, request).await;
+        }
         let answer = match (request.method(), request.uri().path()) {
             (&Method::POST, "/v1/chat/completions") => self.complete(request).await,
             (&Method::POST, path) if path.ends_with("/responses") => self.create_response(request).await,
@@ -138,19 +142,24 @@ impl Upstream {
         Ok(self.send(form, request_id).await)
     }
 
-    /// The response that carries a reply, at the upstream's pace.
+    /// The response that carries a reply, with the id of its request.
     pub(super) async fn send(&self, reply: Form, request_id: String) -> Response<Body> {
-        let mut response = match reply {
+        let mut response = self.deliver(reply).await;
+        if let Ok(id) = HeaderValue::try_from(request_id) {
+            response.headers_mut().insert("x-request-id", id);
+        }
+        response
+    }
+
+    /// The response that carries a reply, at the upstream's pace.
+    pub(super) async fn deliver(&self, reply: Form) -> Response<Body> {
+        match reply {
             Form::Events(events) => self.stream(events),
             Form::Whole(body) => {
                 tokio::time::sleep(self.pace).await;
                 json_response(StatusCode::OK, &body)
             }
-        };
-        if let Ok(id) = HeaderValue::try_from(request_id) {
-            response.headers_mut().insert("x-request-id", id);
         }
-        response
     }
 
     /// A response that sends one event after the other, at the upstream's pace.
@@ -175,7 +184,7 @@ pub(super) async fn read_json(body: Incoming) -> Result<(Bytes, Value), Refusal>
 }
 
 /// The whole body, within the bounds of size and time.
-async fn read_body(body: Incoming) -> Result<Bytes, Refusal> {
+pub(super) async fn read_body(body: Incoming) -> Result<Bytes, Refusal> {
     let refusal = |status, text: &str| Refusal::plain(status, text);
     let too_large = || refusal(StatusCode::PAYLOAD_TOO_LARGE, "Request body is larger than 32 MiB.");
     // A body whose declared length is too large is refused unread.

@@ -1,5 +1,5 @@
-//! The check that each thinking block is where the upstream made it: same text, same conversation before it, and the thinking
-//! blocks that are kept an unbroken run of those that were made.
+//! The check of thinking blocks against the conversation before them: the text and everything before a block must be as they were
+//! when the upstream made it, and the blocks in a request must be an unbroken run of those that it made.
 //!
 //! Source: platform.claude.com, "Preserved thinking" and "Extended thinking"; public issue threads for the wordings.
 
@@ -9,13 +9,12 @@ use super::members::BLOCK_BINDING;
 use super::merged::{MergedMessage, is_thinking, kind_of};
 use super::prefix::{ConversationPrefix, hash};
 use super::signature::{ReadSignature, ThinkingSignature};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Whether signatures of other upstreams pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ForeignSignatures {
     Accepted,
-    #[expect(dead_code, reason = "the server, which follows, refuses them")]
     Refused,
 }
 
@@ -70,7 +69,7 @@ impl<'a> BoundThinking<'a> {
         bound
     }
 
-    /// Reads a block on that is no thinking. What is before a compaction no longer counts.
+    /// Reads the next block that is no thinking. What is before a compaction no longer counts.
     fn push(&mut self, role: &str, block: &Value) {
         self.prefix.push(role, block);
         if kind_of(block) == "compaction" {
@@ -108,6 +107,12 @@ impl<'a> BoundThinking<'a> {
     /// The signature of a thinking block at the end of the request, which is the beginning of the reply.
     pub(super) fn sign(&self, thinking: &str) -> String {
         ThinkingSignature::new(self.prefix.hash(), thinking, self.last.unwrap_or(0)).write()
+    }
+
+    /// What the reply says about each block that was dropped: the member `input_transformations`.
+    pub(super) fn transformations(&self) -> Vec<Value> {
+        let dropped = |fault: &BindingFault| json!({"type": "thinking_dropped", "path": fault.path, "reason": "prefix_binding_mismatch"});
+        self.faults.iter().map(dropped).collect()
     }
 }
 

@@ -3,6 +3,7 @@
 //!
 //! Source of shape, types and statuses: platform.claude.com, "Errors".
 
+use crate::refusal::Refusal;
 use hyper::http::StatusCode;
 use serde_json::{Value, json};
 
@@ -27,6 +28,25 @@ impl MessagesError {
             kind: "invalid_request_error",
             message: message.into(),
             details: Value::Null,
+        }
+    }
+
+    /// Something that does not exist.
+    pub(super) fn not_found(message: impl Into<String>) -> Self {
+        Self { status: StatusCode::NOT_FOUND, kind: "not_found_error", ..Self::invalid(message) }
+    }
+
+    /// What the server and the models refuse, with the type that goes with the status.
+    pub(super) fn from_refusal(refusal: Refusal) -> Self {
+        let Refusal { status, message, .. } = refusal;
+        match status {
+            StatusCode::PAYLOAD_TOO_LARGE => Self {
+                status,
+                kind: "request_too_large",
+                ..Self::invalid("Request exceeds the maximum size")
+            },
+            StatusCode::REQUEST_TIMEOUT => Self { status, kind: "timeout_error", ..Self::invalid(message) },
+            status => Self { status, ..Self::invalid(message) },
         }
     }
 
@@ -62,5 +82,21 @@ impl MessagesError {
             error["details"] = self.details.clone();
         }
         json!({"type": "error", "error": error, "request_id": request_id})
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_the_server_has_the_type_that_goes_with_its_status() {
+        for (status, kind) in
+            [(400, "invalid_request_error"), (408, "timeout_error"), (413, "request_too_large")]
+        {
+            let refusal = Refusal::plain(StatusCode::from_u16(status).unwrap(), "text");
+            let error = MessagesError::from_refusal(refusal);
+            assert_eq!((error.status.as_u16(), error.kind), (status, kind));
+        }
     }
 }

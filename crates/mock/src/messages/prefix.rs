@@ -33,15 +33,13 @@ impl<'a> ConversationPrefix<'a> {
         }
     }
 
-    /// Reads a block on. Neighbours of one role are one message, so only the role counts.
+    /// Reads the next block. Neighbours of one role are one message, so only the role counts.
     pub(super) fn push(&mut self, role: &str, block: &Value) {
         let kind = kind_of(block);
         if is_thinking(kind) {
             return;
         }
-        if kind == "tool_result" || kind == "tool_addition" || is_server_result(kind) {
-            add_references(block, &mut self.referenced);
-        }
+        self.referenced.extend(references(block));
         let before = if kind == "compaction" { 0 } else { self.history };
         self.history = hash([before.to_string().as_str(), role, &block_text(block)]);
     }
@@ -68,13 +66,26 @@ pub(super) fn hash<'a>(texts: impl IntoIterator<Item = &'a str>) -> u64 {
     hasher.finalize64()
 }
 
-/// Adds the tools that a block refers to.
+/// The tools that a result or an addition refers to.
+pub(super) fn references(block: &Value) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    let kind = kind_of(block);
+    if matches!(kind, "tool_result" | "tool_addition") || is_server_result(kind) {
+        add_references(block, &mut names);
+    }
+    names
+}
+
 fn add_references(value: &Value, names: &mut BTreeSet<String>) {
     match value {
         Value::Object(members) => {
-            let is_reference = value["type"] == "tool_reference" || value["type"] == "tool_addition";
-            let name = value["tool_name"].as_str().or_else(|| value["tool"]["name"].as_str());
-            names.extend(name.filter(|_| is_reference).map(str::to_owned));
+            let name = match value["type"].as_str() {
+                Some("tool_reference") => &value["tool_name"],
+                Some("tool_addition") if value["tool"].is_object() => &value["tool"]["name"],
+                Some("tool_addition") => &value["tool_definition"]["name"],
+                _ => &Value::Null,
+            };
+            names.extend(name.as_str().map(str::to_owned));
             members.values().for_each(|member| add_references(member, names));
         }
         Value::Array(values) => values.iter().for_each(|value| add_references(value, names)),

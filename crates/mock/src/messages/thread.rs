@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 /// Members that a thread cannot have.
 const UNSUPPORTED: [&str; 3] = ["cache_control", "context_management", "fallbacks"];
 /// Members that only the request may have that creates a thread.
-const CREATE_ONLY: [&str; 2] = ["system", "tools"];
+pub(super) const CREATE_ONLY: [&str; 2] = ["system", "tools"];
 
 /// Checks the member, and the members that it excludes.
 pub(super) fn check(body: &Value, found: &mut Vec<MessagesError>) {

@@ -2,6 +2,7 @@
 //! ways to build requests and to read replies. The cases are in the files below.
 
 mod demonstration;
+mod messages;
 mod models;
 mod refusals;
 mod replies;

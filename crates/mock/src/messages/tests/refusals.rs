@@ -37,11 +37,6 @@ fn messages(body: &mut Value) -> &mut Vec<Value> {
     body["messages"].as_array_mut().unwrap()
 }
 
-fn with(mut body: Value, member: &str, value: Value) -> Value {
-    body[member] = value;
-    body
-}
-
 fn of_model(model: &str, body: Value) -> Value {
     with(body, "model", json!(model))
 }
