@@ -2,6 +2,7 @@
 
 mod binding;
 mod corpus;
+mod laws;
 mod models;
 mod refusals;
 mod replies;

@@ -95,7 +95,7 @@ fn empty_parts_have_the_deltas_that_recorded_streams_have() {
 }
 
 /// The reply without what the request's bytes determine: ids differ, since `stream` is one of the members.
-fn without_ids(mut message: Value) -> Value {
+pub(super) fn without_ids(mut message: Value) -> Value {
     message["id"] = Value::Null;
     message["usage"]["input_tokens"] = Value::Null;
     for block in message["content"].as_array_mut().unwrap() {
