@@ -1,14 +1,14 @@
 //! The check of thinking blocks against the conversation before them: the text and everything before a block must be as they were
 //! when the upstream made it, and the blocks in a request must be an unbroken run of those that it made.
 //!
-//! Source: platform.claude.com, "Preserved thinking" and "Extended thinking"; public issue threads for the wordings.
+//! Source: platform.claude.com, "Preserved thinking"; public issue threads for the wordings.
 
 use super::error::MessagesError;
 use super::head::RequestHead;
 use super::members::BLOCK_BINDING;
 use super::merged::{MergedMessage, is_thinking, kind_of};
 use super::prefix::{ConversationPrefix, hash};
-use super::signature::{ReadSignature, ThinkingSignature};
+use super::signature::{SignatureOrigin, ThinkingSignature};
 use serde_json::{Value, json};
 
 /// Whether signatures of other upstreams pass.
@@ -34,7 +34,7 @@ enum FaultKind {
     WrongSignature,
     /// The conversation before the block differs, or a thinking block before it is missing or was put back.
     OtherConversation,
-    /// The latest assistant message begins as it was made and goes on differently.
+    /// The latest assistant message has a valid thinking block before this one, and differs after it.
     Modified,
 }
 
@@ -87,10 +87,10 @@ impl<'a> BoundThinking<'a> {
         follows_valid: bool,
     ) -> Option<FaultKind> {
         let member = if block["type"] == "thinking" { "signature" } else { "data" };
-        let signature = match ReadSignature::read(block[member].as_str().unwrap_or_default()) {
-            ReadSignature::Own(signature) => signature,
-            ReadSignature::Foreign if foreign == ForeignSignatures::Accepted => return None,
-            ReadSignature::Foreign | ReadSignature::Altered => return Some(FaultKind::WrongSignature),
+        let signature = match SignatureOrigin::read(block[member].as_str().unwrap_or_default()) {
+            SignatureOrigin::Own(signature) => signature,
+            SignatureOrigin::Foreign if foreign == ForeignSignatures::Accepted => return None,
+            SignatureOrigin::Foreign | SignatureOrigin::Altered => return Some(FaultKind::WrongSignature),
         };
         if signature.text != hash([block["thinking"].as_str().unwrap_or_default()]) {
             return Some(if is_latest { FaultKind::Modified } else { FaultKind::WrongSignature });
@@ -109,7 +109,7 @@ impl<'a> BoundThinking<'a> {
         ThinkingSignature::new(self.prefix.hash(), thinking, self.last.unwrap_or(0)).write()
     }
 
-    /// What the reply says about each block that was dropped: the member `input_transformations`.
+    /// The blocks that were dropped, as the reply's member `input_transformations` lists them.
     pub(super) fn transformations(&self) -> Vec<Value> {
         let dropped = |fault: &BindingFault| json!({"type": "thinking_dropped", "path": fault.path, "reason": "prefix_binding_mismatch"});
         self.faults.iter().map(dropped).collect()

@@ -22,7 +22,7 @@ const KINDS: [(&str, &str); 3] = [
     ),
     ("system", "text tool_addition tool_removal"),
 ];
-/// The members of blocks that clients build themselves or send back. Blocks of other types are not looked at.
+/// The members of the blocks that clients build themselves or send back. The members of other blocks are not checked.
 const MEMBERS: [(&str, &str); 5] = [
     ("text", "text citations cache_control"),
     ("tool_use", "id name input caller toolset_name cache_control"),
@@ -54,6 +54,26 @@ pub(super) fn check_messages(head: &RequestHead, body: &Value, found: &mut Vec<M
             }
         }
         check_content(index, role, &message["content"], found);
+        if !message["clear_at"].is_null() {
+            check_turn_scoped(index, message, found);
+        }
+    }
+}
+
+/// A system message that the server drops at the next user message has texts alone, without breakpoints of the cache.
+fn check_turn_scoped(index: usize, message: &Value, found: &mut Vec<MessagesError>) {
+    if message["clear_at"] != "next_user_message" {
+        let text = format!("messages.{index}.clear_at: Input should be 'next_user_message'");
+        found.push(MessagesError::unrecorded(text));
+    }
+    for (position, block) in message["content"].as_array().into_iter().flatten().enumerate() {
+        let path = format!("messages.{index}.content.{position}");
+        if kind_of(block) != "text" {
+            let text = format!("{path}: a message with `clear_at` can only have `text` blocks");
+            found.push(MessagesError::unrecorded(text));
+        } else if !block["cache_control"].is_null() {
+            found.push(MessagesError::extra_input(&format!("{path}.text.cache_control")));
+        }
     }
 }
 
@@ -61,7 +81,7 @@ fn check_role(index: usize, role: &str, generation: Option<Generation<'_>>, foun
     match role {
         "user" | "assistant" => {}
         "system" if generation.is_none_or(Generation::accepts_system_messages) => {}
-        "system" => found.push(MessagesError::invalid(
+        "system" => found.push(MessagesError::unrecorded(
             "messages: Unexpected role \"system\". The Messages API accepts a top-level `system` parameter, not \"system\" \
              as an input message role.",
         )),
@@ -93,12 +113,12 @@ fn check_content(index: usize, role: &str, content: &Value, found: &mut Vec<Mess
             return;
         }
     };
-    // A system message has a wording of its own for it.
+    // `order` has another wording for an empty system message.
     if is_empty && role != "system" {
         let text = format!(
             "messages.{index}: all messages must have non-empty content except for the optional final assistant message"
         );
-        found.push(MessagesError::invalid(text));
+        found.push(MessagesError::unrecorded(text));
     }
 }
 
@@ -140,7 +160,7 @@ fn check_kind(path: &str, role: &str, block: &Value, found: &mut Vec<MessagesErr
         return;
     }
     let owner = KINDS.iter().find(|(_, kinds)| kinds.split_whitespace().any(|known| known == kind));
-    found.push(MessagesError::invalid(match owner {
+    found.push(MessagesError::unrecorded(match owner {
         _ if kind.is_empty() => format!("{path}.type: Field required"),
         Some((owner, _)) if role != "system" => {
             format!("{path}: `{kind}` blocks can only be in `{owner}` messages")
@@ -161,7 +181,7 @@ fn check_members(path: &str, block: &Value, found: &mut Vec<MessagesError>) {
     }
 }
 
-/// What the newest version refuses.
+/// Checks what the newest version refuses.
 fn check_for_version(
     head: &RequestHead,
     path: &str,
@@ -174,7 +194,7 @@ fn check_for_version(
     }
     match (role, kind_of(block)) {
         ("assistant", "document") => {
-            found.push(MessagesError::invalid(format!(
+            found.push(MessagesError::unrecorded(format!(
                 "{path}: `document` blocks can only be in `user` messages"
             )));
         }
@@ -230,7 +250,7 @@ fn check_tool_result(path: &str, block: &Value, found: &mut Vec<MessagesError>) 
         match kind_of(part) {
             "text" => check_text(&path, part, found),
             kind if kinds.contains(&kind) => {}
-            kind => found.push(MessagesError::invalid(format!(
+            kind => found.push(MessagesError::unrecorded(format!(
                 "{path}: Input tag '{kind}' found using 'type' does not match any of the expected tags: {}",
                 kinds.map(|tag| format!("'{tag}'")).join(", ")
             ))),

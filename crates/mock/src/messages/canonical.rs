@@ -1,8 +1,8 @@
-//! The canonical text of a block, a tool or a system prompt: what two clients write differently for one content is one text.
-//! `prefix` hashes it.
+//! The canonical text of a block, a tool or a system prompt: equal for all forms in which clients write one content. `prefix`
+//! hashes it.
 //!
-//! Clients rebuild blocks: the order of members, `caller`, `citations`, `is_error: false`, and strings in place of lists
-//! differ between what a reply had and what a later request has. `cache_control` is no content.
+//! Clients rebuild the blocks that they send back: the order of members, `caller`, `citations`, `is_error: false`, and strings in
+//! place of lists differ from the reply. `cache_control` is no content. Source: unmodified clients with a scripted upstream.
 
 use super::merged::blocks;
 use serde_json::{Map, Value};
@@ -28,7 +28,7 @@ pub(super) fn value_text(value: &Value) -> String {
     text
 }
 
-/// Whether a member says nothing, so that a client may leave it out or add it.
+/// Whether a member has its default value, which clients leave out or add.
 fn is_default(name: &str, value: &Value) -> bool {
     match name {
         "cache_control" => true,

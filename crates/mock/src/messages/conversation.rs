@@ -7,10 +7,10 @@ use crate::request::{Choice, Tool, text_of};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// The beginnings of the types of tools that the client runs and whose schema the model knows.
+/// The beginnings of the types of tools that the client runs and for which a request has no schema.
 const CLIENT_TOOLS: [&str; 4] = ["bash_", "text_editor_", "computer_", "memory_"];
 
-/// The messages of a chat completion that the request amounts to, in order. What no rule looks at is left out.
+/// The messages of a chat completion that the request amounts to, in order. Blocks that no rule reads are left out.
 pub(super) fn messages(system: &Value, messages: &[MergedMessage<'_>]) -> Vec<Value> {
     let text = || text_of(&json!({"content": system}));
     let first = (!system.is_null()).then(|| json!({"role": "system", "content": text()}));
@@ -46,7 +46,7 @@ fn text(block: &Value) -> &str {
     block["text"].as_str().unwrap_or_default()
 }
 
-/// The tools that the model may call: those of the client's that are neither deferred nor removed.
+/// The tools that the model may call: those that the client runs and that are neither deferred nor removed.
 pub(super) fn callable(declared: &[&Value], messages: &[MergedMessage<'_>]) -> Vec<Tool> {
     let name = |tool: &Value| tool["name"].as_str().unwrap_or_default().to_owned();
     let deferred = declared.iter().filter(|tool| tool["defer_loading"] == true);
@@ -66,7 +66,7 @@ pub(super) fn callable(declared: &[&Value], messages: &[MergedMessage<'_>]) -> V
     tools.map(|tool| Tool { name: name(tool), parameters: tool["input_schema"].clone() }).collect()
 }
 
-/// What `tool_choice` says.
+/// The choice that `tool_choice` makes.
 pub(super) fn choice(choice: &Value) -> Choice {
     match choice["type"].as_str() {
         Some("none") => Choice::None,

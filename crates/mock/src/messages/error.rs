@@ -1,7 +1,7 @@
-//! An error response of the Messages API: status, `type`, message and details. Constructors have Anthropic's wordings;
-//! other modules decide which request gets which.
+//! An error response of the Messages API: status, `type`, message and details. Other modules decide which request gets which
+//! error, and whether its wording is recorded.
 //!
-//! Source of shape, types and statuses: platform.claude.com, "Errors".
+//! Source of shape, types and statuses: recorded refusals and public issue threads.
 
 use crate::refusal::Refusal;
 use hyper::http::StatusCode;
@@ -21,7 +21,7 @@ pub(super) struct MessagesError {
 }
 
 impl MessagesError {
-    /// A request that breaks a rule.
+    /// A request that breaks a rule, in words of Anthropic's that a recording or a public thread shows.
     pub(super) fn invalid(message: impl Into<String>) -> Self {
         Self {
             status: StatusCode::BAD_REQUEST,
@@ -31,7 +31,12 @@ impl MessagesError {
         }
     }
 
-    /// Something that does not exist.
+    /// A request that breaks a rule for which no wording is recorded: the rule is Anthropic's, the words need not be.
+    pub(super) fn unrecorded(message: impl Into<String>) -> Self {
+        Self::invalid(message)
+    }
+
+    /// A model or a thread that does not exist.
     pub(super) fn not_found(message: impl Into<String>) -> Self {
         Self { status: StatusCode::NOT_FOUND, kind: "not_found_error", ..Self::invalid(message) }
     }
@@ -43,7 +48,7 @@ impl MessagesError {
             StatusCode::PAYLOAD_TOO_LARGE => Self {
                 status,
                 kind: "request_too_large",
-                ..Self::invalid("Request exceeds the maximum size")
+                ..Self::unrecorded("Request exceeds the maximum size")
             },
             StatusCode::REQUEST_TIMEOUT => Self { status, kind: "timeout_error", ..Self::invalid(message) },
             status => Self { status, ..Self::invalid(message) },
@@ -65,9 +70,9 @@ impl MessagesError {
         Self::invalid(format!("{path}: Input should be a valid {expected}"))
     }
 
-    /// A string outside of a pattern.
+    /// A string that does not match its pattern.
     pub(super) fn wrong_pattern(path: &str, pattern: &str) -> Self {
-        Self::invalid(format!("{path}: String should match pattern '{pattern}'"))
+        Self::unrecorded(format!("{path}: String should match pattern '{pattern}'"))
     }
 
     /// The same with `error.details.error_code`, which the errors of threads have.

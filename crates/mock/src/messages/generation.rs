@@ -1,8 +1,7 @@
 //! The generation of a Claude model, read from its name, and the rules that only some generations have. A model of
 //! another name, such as a simulated one, has none of these rules.
 //!
-//! Source of each boundary: platform.claude.com, the pages "Extended thinking", "Adaptive thinking", "Preserved
-//! thinking" and "Prefill", and recorded requests.
+//! Source: platform.claude.com, as collected in November 2026, and recorded requests.
 
 /// Family and version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

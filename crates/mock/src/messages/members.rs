@@ -1,8 +1,8 @@
 //! Rules for the members of a request beside `messages` and `tools`: which exist, their types, and members that exclude each
 //! other. Checks one request alone.
 //!
-//! Source: platform.claude.com, "Create a message" and "Versions"; the types of anthropic-sdk-python 2.14.0. Where no page or
-//! recorded refusal has a wording, that of Pydantic is used, as in the recorded ones.
+//! Source: the types of anthropic-sdk-python 1.17.0 and 2.14.0, recorded requests, and requests of these SDKs to a scripted
+//! upstream. Where no refusal is recorded the wording is Pydantic's, as in those that are.
 
 use super::error::MessagesError;
 use super::generation::Generation;
@@ -14,7 +14,7 @@ use serde_json::Value;
 const MEMBERS: &str = "model messages max_tokens system tools tool_choice stream thinking temperature top_p top_k \
     stop_sequences metadata service_tier cache_control output_config output_format container mcp_servers compaction speed \
     inference_geo diagnostics fallbacks fallback_credit_token user_profile_id";
-/// Members that need a beta, with the beginning of its name.
+/// Members that need a beta, each with the beginning of the beta's name.
 const BETA_MEMBERS: [(&str, &str); 3] = [
     ("context_management", "context-management-"),
     ("thread", "message-threads-"),
@@ -30,10 +30,10 @@ pub(super) const BLOCK_BINDING: &str = "thinking-binding-controls-";
 /// Checks the headers.
 pub(super) fn check_head(head: &RequestHead, found: &mut Vec<MessagesError>) {
     match head.version() {
-        None => found.push(MessagesError::invalid("anthropic-version: header is required")),
+        None => found.push(MessagesError::unrecorded("anthropic-version: header is required")),
         Some(version) if !head.has_known_version() => {
             let text = format!("anthropic-version: \"{version}\" is not a valid version");
-            found.push(MessagesError::invalid(text));
+            found.push(MessagesError::unrecorded(text));
         }
         Some(_) => {}
     }
@@ -86,11 +86,11 @@ fn check_types(body: &Value, found: &mut Vec<MessagesError>) {
         }
     }
     if body["temperature"].as_f64().is_some_and(|degree| !(0.0..=1.0).contains(&degree)) {
-        found.push(MessagesError::invalid("temperature: range: 0..1"));
+        found.push(MessagesError::unrecorded("temperature: range: 0..1"));
     }
     let is_empty = body["messages"].as_array().is_some_and(Vec::is_empty);
     if is_empty && body["thread"]["type"] != "continue" {
-        found.push(MessagesError::invalid("messages: at least one message is required"));
+        found.push(MessagesError::unrecorded("messages: at least one message is required"));
     }
 }
 
@@ -101,7 +101,7 @@ fn check_system(system: &Value, found: &mut Vec<MessagesError>) {
             for (index, block) in blocks.iter().enumerate() {
                 if block["type"] != "text" {
                     let text = format!("system.{index}.type: Input should be 'text'");
-                    found.push(MessagesError::invalid(text));
+                    found.push(MessagesError::unrecorded(text));
                 } else if block["text"].as_str().is_none_or(str::is_empty) {
                     found.push(MessagesError::invalid("system: text content blocks must be non-empty"));
                 }
@@ -118,17 +118,17 @@ fn check_thinking(head: &RequestHead, body: &Value, found: &mut Vec<MessagesErro
     match thinking["type"].as_str() {
         None if thinking.is_null() => return,
         Some("enabled") if generation.is_some_and(Generation::refuses_thinking_budget) => {
-            found.push(MessagesError::invalid(
+            found.push(MessagesError::unrecorded(
                 "\"thinking.type.enabled\" is not supported for this model. Use \"thinking.type.adaptive\" and \
                  \"output_config.effort\" to control thinking behavior.",
             ));
         }
         Some("enabled") => check_budget(body, found),
         Some("adaptive") if generation.is_some_and(|known| !known.has_adaptive_thinking()) => {
-            found.push(MessagesError::invalid("adaptive thinking is not supported on this model"));
+            found.push(MessagesError::unrecorded("adaptive thinking is not supported on this model"));
         }
         Some("adaptive" | "disabled" | "between_tools") => {}
-        _ => found.push(MessagesError::invalid(
+        _ => found.push(MessagesError::unrecorded(
             "thinking: Input tag found using 'type' does not match any of the expected tags: 'adaptive', 'between_tools', \
              'disabled', 'enabled'",
         )),
@@ -142,11 +142,13 @@ fn check_thinking(head: &RequestHead, body: &Value, found: &mut Vec<MessagesErro
 fn check_budget(body: &Value, found: &mut Vec<MessagesError>) {
     match body["thinking"]["budget_tokens"].as_u64() {
         None => found.push(MessagesError::field_required("thinking.enabled.budget_tokens")),
-        Some(budget) if budget < MIN_BUDGET => found.push(MessagesError::invalid(format!(
+        Some(budget) if budget < MIN_BUDGET => found.push(MessagesError::unrecorded(format!(
             "thinking.enabled.budget_tokens: Input should be greater than or equal to {MIN_BUDGET}"
         ))),
         Some(budget) if body["max_tokens"].as_u64().is_some_and(|max| max <= budget) => {
-            found.push(MessagesError::invalid("`max_tokens` must be greater than `thinking.budget_tokens`."));
+            found.push(MessagesError::unrecorded(
+                "`max_tokens` must be greater than `thinking.budget_tokens`.",
+            ));
         }
         Some(_) => {}
     }

@@ -20,8 +20,8 @@ impl MergedMessage<'_> {
         blocks.filter(move |(_, block)| block["type"] == kind)
     }
 
-    /// Whether the message has a call that the server runs. Such a message at the end of a request is a reply that paused
-    /// (`stop_reason: pause_turn`) or that was compacted, no prefill.
+    /// Whether the message has a block of the server's own tools or of its compaction. At the end of a request such a message is a
+    /// reply that paused (`stop_reason: pause_turn`), and no prefill.
     pub(super) fn has_server_part(&self) -> bool {
         self.blocks.iter().any(|block| is_server_block(kind_of(block)))
     }

@@ -1,7 +1,7 @@
 //! Rules for the order of messages: calls and their results, the positions of system messages, the end of a request.
 //!
-//! Source: public issue threads and recorded refusals for the wordings; platform.claude.com, "Handle tool calls",
-//! "Programmatic tool calling" and "Mid-conversation system messages".
+//! Source: recorded refusals and public issue threads; platform.claude.com, "Programmatic tool calling"; live probes that the
+//! project llm-xlate published for the end of a request.
 
 use super::error::MessagesError;
 use super::generation::Generation;
@@ -22,7 +22,7 @@ pub(super) fn check_pairs(
             check_answered(index, message, messages.get(index + 1), found);
         } else if message.role == "user" {
             let previous = index.checked_sub(1).and_then(|before| messages.get(before));
-            // The calls that the first results of a continued thread answer are in the thread.
+            // The first results of a request that continues a thread answer calls of the thread.
             if index > 0 || !is_continued {
                 check_results(index, message, previous, found);
             }
@@ -46,7 +46,7 @@ fn check_ids(messages: &[MergedMessage<'_>], found: &mut Vec<MessagesError>) {
     }
 }
 
-/// A result of the server's follows its call, in the same message or a later one.
+/// The result of a server tool follows its call, in the same message or a later one.
 fn check_server_results(messages: &[MergedMessage<'_>], found: &mut Vec<MessagesError>) {
     let mut calls = BTreeSet::new();
     for (index, message) in messages.iter().enumerate().filter(|(_, message)| message.role == "assistant") {
@@ -115,7 +115,7 @@ fn check_results(
         |call: &Value| call["caller"]["type"].as_str().is_some_and(|caller| caller != "direct");
     let has_other = message.blocks.iter().any(|block| kind_of(block) != "tool_result");
     if has_other && calls().any(|(_, call)| is_programmatic(call)) {
-        found.push(MessagesError::invalid(format!(
+        found.push(MessagesError::unrecorded(format!(
             "messages.{index}: only `tool_result` blocks may be provided in response to programmatic tool calls"
         )));
     }
@@ -175,7 +175,7 @@ pub(super) fn check_system_messages(
     }
 }
 
-/// Checks an assistant message at the end of a request, which the reply would go on with.
+/// Checks an assistant message at the end of a request, with which the reply would begin.
 pub(super) fn check_prefill(body: &Value, messages: &[MergedMessage<'_>], found: &mut Vec<MessagesError>) {
     let Some(last) = messages.last().filter(|last| last.role == "assistant") else { return };
     let has_open_call = last.blocks.iter().any(|block| kind_of(block) == "tool_use");
@@ -193,6 +193,6 @@ pub(super) fn check_prefill(body: &Value, messages: &[MergedMessage<'_>], found:
         found.push(MessagesError::invalid("messages: text content blocks must be non-empty"));
     } else if text.ends_with(char::is_whitespace) {
         let text = "messages: final assistant content cannot end with trailing whitespace";
-        found.push(MessagesError::invalid(text));
+        found.push(MessagesError::unrecorded(text));
     }
 }

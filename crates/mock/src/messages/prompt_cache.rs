@@ -1,8 +1,8 @@
 //! A model of the prompt cache, for the numbers in `usage`: which beginning of a prompt was written by an earlier request. It
 //! holds hashes alone, as many as a bound allows, and forgets the oldest.
 //!
-//! Source: platform.claude.com, "Prompt caching": the order tools, system, messages; up to four breakpoints; 20 blocks of
-//! look-back before each. The least length of a cached prompt and its life of five minutes are left out.
+//! Source: platform.claude.com: the order tools, system, messages; up to four breakpoints; 20 blocks of look-back before each. The
+//! model has no least length of a cached prompt and no expiry.
 
 use super::canonical::{block_text, value_text};
 use super::merged::{MergedMessage, blocks};
@@ -20,7 +20,7 @@ const LOOK_BACK: usize = 20;
 #[derive(Debug, Default)]
 pub(super) struct PromptCache(Mutex<VecDeque<u64>>);
 
-/// A prompt as the cache sees it.
+/// A prompt with the positions at which the cache can hold it.
 #[derive(Debug, Default)]
 pub(super) struct CachedPrompt {
     boundaries: Vec<Boundary>,
@@ -81,7 +81,7 @@ fn has_breakpoint(block: &Value) -> bool {
 }
 
 impl PromptCache {
-    /// What the cache has of `prompt`, which is written to it.
+    /// Looks `prompt` up and writes it to the cache, up to each breakpoint.
     pub(super) fn use_prompt(&self, prompt: &CachedPrompt) -> CacheUsage {
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let ends = prompt.boundaries.iter().enumerate().filter(|(_, boundary)| boundary.is_breakpoint);

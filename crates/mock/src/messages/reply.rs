@@ -28,7 +28,7 @@ pub(super) struct MessageReply {
 }
 
 impl MessageReply {
-    /// The reply to `request` with the content `said`, of whose prompt the cache had what `cached` says.
+    /// The reply to `request` with the content `said`. `cached` is the part of its prompt that was in the cache.
     pub(super) fn new(request: &MessageRequest, said: &Said, cached: CacheUsage) -> Self {
         let chat = &request.chat;
         let mut ids = chat.ids.clone();
@@ -52,7 +52,7 @@ impl MessageReply {
             }
             Said::Calls(calls) => {
                 stop_reason = "tool_use";
-                // A forced call comes alone.
+                // A forced call has no text before it.
                 if matches!(chat.choice, Choice::Auto) {
                     content.extend(text(&announcement(calls)));
                 }
@@ -127,7 +127,7 @@ fn thinking(body: &Value, said: &Said) -> Option<Value> {
     Some(json!({"type": "thinking", "thinking": thought, "signature": signature}))
 }
 
-/// What the model says before it calls tools.
+/// The text before calls of tools.
 fn announcement(calls: &[(String, Value)]) -> String {
     let names: Vec<&str> = calls.iter().map(|(name, _)| name.as_str()).collect();
     format!("I will use {}.", names.join(" and "))

@@ -16,17 +16,17 @@ use serde_json::{Value, json};
 
 /// A checked request.
 pub(super) struct MessageRequest {
-    /// What the models' rules see of it.
+    /// The request in the form over which the models have their rules.
     pub chat: Chat,
-    /// The request as one that continues no thread.
+    /// The request with the whole conversation, also if it continues a thread.
     pub body: Value,
-    /// The reply that it continues, if it continues a thread.
+    /// The id of the reply that it continues, if it continues a thread.
     pub continues: Option<String>,
     /// Whether the reply can be continued.
     pub keeps_thread: bool,
-    /// The prompt as the cache sees it.
+    /// The prompt for the cache.
     pub prompt: CachedPrompt,
-    /// Thinking blocks that were left out because they are of another conversation.
+    /// The thinking blocks that were dropped because they are of another conversation.
     pub transformations: Vec<Value>,
 }
 

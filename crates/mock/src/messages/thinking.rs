@@ -1,6 +1,6 @@
 //! Rules for the positions of thinking blocks within a request. `binding` checks their signatures.
 //!
-//! Source: platform.claude.com, "Extended thinking"; public issue threads for the wordings.
+//! Source: public issue threads.
 
 use super::error::MessagesError;
 use super::merged::{MergedMessage, is_server_block, is_thinking, kind_of};

@@ -1,13 +1,14 @@
 //! Rules for `thread`, by which a request continues a reply that the server keeps in memory.
 //!
-//! Source: platform.claude.com, "Message threads"; the tool runners of anthropic-sdk-python 2.14.0 for the error codes.
+//! Source: the tool runners of anthropic-sdk-python 2.14.0 and anthropic-sdk-typescript 1.14.0. The messages of the errors are
+//! not recorded: clients read the codes.
 
 use super::error::MessagesError;
 use serde_json::{Value, json};
 
 /// Members that a thread cannot have.
 const UNSUPPORTED: [&str; 3] = ["cache_control", "context_management", "fallbacks"];
-/// Members that only the request may have that creates a thread.
+/// Members that belong to the request that creates a thread.
 pub(super) const CREATE_ONLY: [&str; 2] = ["system", "tools"];
 
 /// Checks the member, and the members that it excludes.
@@ -25,7 +26,7 @@ pub(super) fn check(body: &Value, found: &mut Vec<MessagesError>) {
                 found.push(fingerprint_mismatch());
             }
         }
-        (_, kind) => found.push(MessagesError::invalid(format!(
+        (_, kind) => found.push(MessagesError::unrecorded(format!(
             "thread: Input tag '{}' found using 'type' does not match any of the expected tags: 'create', 'continue'",
             kind.unwrap_or_default()
         ))),
@@ -33,7 +34,7 @@ pub(super) fn check(body: &Value, found: &mut Vec<MessagesError>) {
     let unsupported: Vec<&str> = UNSUPPORTED.into_iter().filter(|name| !body[*name].is_null()).collect();
     if !unsupported.is_empty() {
         let details = json!({"error_code": "thread_unsupported_request", "unsupported": unsupported});
-        let error = MessagesError::invalid("This request cannot use a thread.");
+        let error = MessagesError::unrecorded("This request cannot use a thread.");
         found.push(MessagesError { details, ..error });
     }
 }
@@ -49,5 +50,5 @@ fn check_members(thread: &Value, kind: &str, known: &[&str], found: &mut Vec<Mes
 /// The error for members that differ from those of the request that created the thread.
 pub(super) fn fingerprint_mismatch() -> MessagesError {
     let text = "The request does not match the thread that it continues.";
-    MessagesError::invalid(text).coded("thread_fingerprint_mismatch")
+    MessagesError::unrecorded(text).coded("thread_fingerprint_mismatch")
 }

@@ -1,7 +1,7 @@
 //! The replies that a request with `thread` can continue: a bounded map from a reply's id to its whole conversation. The newest
 //! are kept; each is continued once.
 //!
-//! Source: platform.claude.com, "Message threads". The life of five minutes is left out.
+//! Source: the tool runners of anthropic-sdk-python 2.14.0. At Anthropic a reply is also forgotten five minutes after its last use.
 
 use super::error::MessagesError;
 use super::thread::{CREATE_ONLY, fingerprint_mismatch};
@@ -74,7 +74,7 @@ impl Threads {
             None => Err(MessagesError::not_found("Thread not found.").coded("thread_not_found")),
             Some(record) if record.is_continued => {
                 let text = "The thread was already continued.";
-                Err(MessagesError::invalid(text).coded("thread_already_continued"))
+                Err(MessagesError::unrecorded(text).coded("thread_already_continued"))
             }
             Some(record) => Ok(read(record)),
         }

@@ -1,7 +1,7 @@
 //! Rules for tools and `tool_choice`, and the list of tools that a request declares: in `tools`, and within `messages`.
 //!
-//! Source: platform.claude.com, "Define tools", "Tool search", "Mid-conversation tool changes"; recorded refusals for strict
-//! tools and schemas.
+//! Source: the types of anthropic-sdk-python 2.14.0; recorded refusals and public issue threads for strict tools, schemas and
+//! forced calls.
 
 use super::error::MessagesError;
 use super::generation::Generation;
@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 /// The pattern of a tool's name.
 const NAME: &str = "^[a-zA-Z0-9_-]{1,128}$";
-/// The most tools whose arguments are held to their schema by the server.
+/// The most tools with `strict: true`, whose arguments the server forces into their schema.
 const MAX_STRICT: usize = 20;
 
 /// Whether `name` fits the pattern of names.
@@ -51,7 +51,7 @@ pub(super) fn check(body: &Value, found: &mut Vec<MessagesError>) {
             check_custom(&format!("tools.{index}.custom"), tool, found);
         }
         if tool["name"].as_str().is_some_and(|name| !names.insert(name)) {
-            found.push(MessagesError::invalid("tools: Tool names must be unique."));
+            found.push(MessagesError::unrecorded("tools: Tool names must be unique."));
         }
     }
     let strict = tools.iter().filter(|tool| tool["strict"] == true).count();
@@ -92,14 +92,14 @@ pub(super) fn check_choice(body: &Value, declared: &[&Value], found: &mut Vec<Me
         choice => choice["type"].as_str().unwrap_or_default(),
     };
     if !["auto", "any", "tool", "none"].contains(&kind) {
-        found.push(MessagesError::invalid(format!(
+        found.push(MessagesError::unrecorded(format!(
             "tool_choice: Input tag '{kind}' found using 'type' does not match any of the expected tags: 'auto', 'any', \
              'tool', 'none'"
         )));
         return;
     }
     if declared.is_empty() && body["thread"]["type"] != "continue" {
-        found.push(MessagesError::invalid(
+        found.push(MessagesError::unrecorded(
             "tool_choice: `tool_choice` may only be specified while providing `tools`.",
         ));
         return;
@@ -119,7 +119,7 @@ pub(super) fn check_choice(body: &Value, declared: &[&Value], found: &mut Vec<Me
     }
 }
 
-/// Checks the name of a forced tool. The tools of a thread that goes on may be those of its first request.
+/// Checks the name of a forced tool. A request that continues a thread has the tools of the thread's first request.
 fn check_chosen(name: &Value, declared: &[&Value], is_continued: bool, found: &mut Vec<MessagesError>) {
     let Some(name) = name.as_str() else {
         found.push(MessagesError::field_required("tool_choice.tool.name"));
@@ -127,6 +127,6 @@ fn check_chosen(name: &Value, declared: &[&Value], is_continued: bool, found: &m
     };
     if !is_continued && !declared.iter().any(|tool| tool["name"] == name) {
         let text = format!("tool_choice: Tool '{name}' not found in provided tools");
-        found.push(MessagesError::invalid(text));
+        found.push(MessagesError::unrecorded(text));
     }
 }

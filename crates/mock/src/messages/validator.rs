@@ -1,5 +1,6 @@
-//! The validator of requests for a message: all rules in the order in which the API reports them. A pure function of a request,
-//! for the simulated upstream and for tests.
+//! The validator of requests for a message: applies all rules, in the order in which the API reports errors. A pure function of
+//! one request, for the simulated upstream and for tests. Which wordings are Anthropic's own is marked where an error is made:
+//! [`MessagesError::invalid`] or [`MessagesError::unrecorded`].
 
 use super::binding::{BoundThinking, ForeignSignatures};
 use super::error::MessagesError;
@@ -7,8 +8,8 @@ use super::head::RequestHead;
 use super::{binding, blocks, members, merged, order, thinking, thread, tools};
 use serde_json::Value;
 
-/// What is wrong with a request for a message, in Anthropic's words where those are known; nothing for one that passes. It
-/// sees one request alone: what a thread that goes on had before is taken to be right.
+/// What is wrong with a request for a message, in Anthropic's words where those are known; nothing for one that passes. The
+/// function reads one request alone: it cannot check a continued thread against the conversation that the upstream keeps.
 pub fn violations(head: &RequestHead, body: &[u8]) -> Vec<String> {
     let errors = match serde_json::from_slice(body) {
         Ok(body) => errors_of(head, &body, Checks::OF_TESTS),
@@ -26,8 +27,8 @@ pub fn refusal(head: &RequestHead, body: &[u8], request_id: &str) -> Option<(u16
     Some((error.status.as_u16(), error.body(request_id)))
 }
 
-/// The signature of a thinking block with the text `thinking` with which the reply to `body` begins. A later block of the
-/// reply is signed for a request that ends with an assistant message of the blocks before it.
+/// The signature of a thinking block at the beginning of the reply to the request `body`; `thinking` is the block's text. For a
+/// later thinking block of the reply, append an assistant message with the blocks before it to the messages of `body`.
 pub fn sign(body: &Value, thinking: &str) -> String {
     BoundThinking::read(body, &merged::merge(&body["messages"]), ForeignSignatures::Accepted).sign(thinking)
 }
@@ -49,7 +50,7 @@ impl Checks {
 
 /// The error for a body that is no JSON.
 pub(super) fn not_json(error: &serde_json::Error) -> MessagesError {
-    MessagesError::invalid(format!("The request body is not valid JSON: {error}"))
+    MessagesError::unrecorded(format!("The request body is not valid JSON: {error}"))
 }
 
 /// The errors of a request, the one that the API reports first.
@@ -69,7 +70,7 @@ pub(super) fn errors_of(head: &RequestHead, body: &Value, checks: Checks) -> Vec
     order::check_pairs(&messages, is_continued, &mut found);
     order::check_prefill(body, &messages, &mut found);
     thinking::check(body, &messages, &mut found);
-    // The conversation of a thread that goes on is not in the request.
+    // A request that continues a thread does not have the thread's conversation.
     if !is_continued {
         let bound = BoundThinking::read(body, &messages, checks.foreign_signatures);
         binding::check(head, body, &bound, &mut found);

@@ -332,6 +332,35 @@ fn members_of_a_beta_need_its_header() {
 }
 
 #[test]
+fn a_turn_scoped_system_message_has_texts_alone() {
+    const BETAS: &str = "mid-conversation-system-clear-at-2026-08-21, inline-tools-2026-09-15";
+    let asked = || {
+        let system = json!({"role": "system", "content": [text("s")], "clear_at": "next_user_message"});
+        of_model("claude-opus-5", request(&[user(&json!("q")), system]))
+    };
+    check(vec![
+        rule_with(
+            BETAS,
+            asked(),
+            |body| body["messages"][1]["clear_at"] = json!("later"),
+            "messages.1.clear_at: Input should be 'next_user_message'",
+        ),
+        rule_with(
+            BETAS,
+            asked(),
+            |body| content(body, 1)[0]["cache_control"] = json!({"type": "ephemeral"}),
+            "messages.1.content.0.text.cache_control: Extra inputs are not permitted",
+        ),
+        rule_with(
+            BETAS,
+            asked(),
+            |body| content(body, 1).push(json!({"type": "tool_removal", "tool": {"name": "search"}})),
+            "messages.1.content.1: a message with `clear_at` can only have `text` blocks",
+        ),
+    ]);
+}
+
+#[test]
 fn headers_name_a_known_version_and_the_newest_one_refuses_sampling() {
     let with_version = |version: &str, body: &Value| {
         let head = RequestHead::from_headers([("anthropic-version", version)]);
