@@ -8,7 +8,7 @@ use super::head::RequestHead;
 use super::members::BLOCK_BINDING;
 use super::merged::{MergedMessage, is_thinking, kind_of};
 use super::prefix::{ConversationPrefix, hash};
-use super::signature::{SignatureOrigin, ThinkingSignature};
+use super::signature::{SignatureOrigin, ThinkingSigner};
 use serde_json::{Value, json};
 
 /// Whether signatures of other upstreams pass.
@@ -104,9 +104,9 @@ impl<'a> BoundThinking<'a> {
         Some(if is_within { FaultKind::Modified } else { FaultKind::OtherConversation })
     }
 
-    /// The signature of a thinking block at the end of the request, which is the beginning of the reply.
-    pub(super) fn sign(&self, thinking: &str) -> String {
-        ThinkingSignature::new(self.prefix.hash(), thinking, self.last.unwrap_or(0)).write()
+    /// The signer of a thinking block after the request, which is the beginning of the reply.
+    pub(super) fn signer(&self) -> ThinkingSigner {
+        ThinkingSigner { prefix: self.prefix.hash(), previous: self.last.unwrap_or(0) }
     }
 
     /// The blocks that were dropped, as the reply's member `input_transformations` lists them.

@@ -157,23 +157,27 @@ fn check_budget(body: &Value, found: &mut Vec<MessagesError>) {
 /// The most breakpoints of the prompt cache, and the most in a request with a thread.
 const BREAKPOINTS: [usize; 2] = [4, 3];
 
-/// Counts the breakpoints of the prompt cache: of tools, system, blocks and their parts. The automatic one, at the top of the
-/// request, takes one of the slots.
+/// Checks the number of breakpoints of the prompt cache.
 pub(super) fn check_breakpoints(
     body: &Value,
     messages: &[MergedMessage<'_>],
     found: &mut Vec<MessagesError>,
 ) {
-    let is_marked = |block: &Value| !block["cache_control"].is_null();
-    let lists = [&body["tools"], &body["system"]].into_iter().filter_map(Value::as_array).flatten();
-    let blocks = || messages.iter().flat_map(|message| &message.blocks);
-    let parts = blocks().filter_map(|block| block["content"].as_array()).flatten();
-    let count = lists.chain(parts).filter(|block| is_marked(block)).count()
-        + blocks().filter(|block| is_marked(block)).count()
-        + usize::from(is_marked(body));
+    let count = count_breakpoints(body, messages);
     let max = BREAKPOINTS[usize::from(body["thread"].is_object())];
     if count > max {
         let text = format!("A maximum of {max} blocks with cache_control may be provided. Found {count}.");
         found.push(MessagesError::invalid(text));
     }
+}
+
+/// The breakpoints of tools, system, blocks and their parts. The automatic one, at the top of the request, takes a slot too.
+pub(super) fn count_breakpoints(body: &Value, messages: &[MergedMessage<'_>]) -> usize {
+    let is_marked = |block: &Value| !block["cache_control"].is_null();
+    let lists = [&body["tools"], &body["system"]].into_iter().filter_map(Value::as_array).flatten();
+    let blocks = || messages.iter().flat_map(|message| &message.blocks);
+    let parts = blocks().filter_map(|block| block["content"].as_array()).flatten();
+    lists.chain(parts).filter(|block| is_marked(block)).count()
+        + blocks().filter(|block| is_marked(block)).count()
+        + usize::from(is_marked(body))
 }

@@ -5,6 +5,7 @@
 //! model has no least length of a cached prompt and no expiry.
 
 use super::canonical::{block_text, value_text};
+use super::members::count_breakpoints;
 use super::merged::{MergedMessage, blocks};
 use super::prefix::hash;
 use serde_json::Value;
@@ -47,6 +48,9 @@ impl CachedPrompt {
     /// The prompt of the request `body`, whose messages are `messages`.
     pub(super) fn new(body: &Value, messages: &[MergedMessage<'_>]) -> Self {
         let mut prompt = Self::default();
+        if count_breakpoints(body, messages) == 0 {
+            return prompt;
+        }
         for tool in body["tools"].as_array().into_iter().flatten() {
             prompt.push(&value_text(tool), !tool["cache_control"].is_null());
         }

@@ -1,7 +1,5 @@
 //! A reply in the form of the Messages API: the message with its content blocks. `stream` writes the same as events.
 
-use super::binding::{BoundThinking, ForeignSignatures};
-use super::merged::merge;
 use super::prompt_cache::CacheUsage;
 use super::request::MessageRequest;
 use crate::ids::Ids;
@@ -33,7 +31,7 @@ impl MessageReply {
         let chat = &request.chat;
         let mut ids = chat.ids.clone();
         let id = ids.message();
-        let mut content: Vec<Value> = thinking(&request.body, said).into_iter().collect();
+        let mut content: Vec<Value> = thinking(request, said).into_iter().collect();
         let (mut stop_reason, mut stop_sequence) = ("end_turn", Value::Null);
         match said {
             Said::Text(answer) => {
@@ -113,7 +111,8 @@ impl MessageReply {
 }
 
 /// The thinking block with which the reply begins, where the request asks for thinking.
-fn thinking(body: &Value, said: &Said) -> Option<Value> {
+fn thinking(request: &MessageRequest, said: &Said) -> Option<Value> {
+    let body = &request.body;
     if matches!(body["thinking"]["type"].as_str(), None | Some("disabled")) {
         return None;
     }
@@ -122,9 +121,7 @@ fn thinking(body: &Value, said: &Said) -> Option<Value> {
         Said::Text(_) => "I know enough to answer.".to_owned(),
         Said::Calls(calls) => format!("I do not know enough yet. {}", announcement(calls)),
     };
-    let bound = BoundThinking::read(body, &merge(&body["messages"]), ForeignSignatures::Refused);
-    let signature = bound.sign(&thought);
-    Some(json!({"type": "thinking", "thinking": thought, "signature": signature}))
+    Some(json!({"type": "thinking", "thinking": thought, "signature": request.signer.sign(&thought)}))
 }
 
 /// The text before calls of tools.

@@ -6,9 +6,10 @@ use super::error::MessagesError;
 use super::head::RequestHead;
 use super::merged::merge;
 use super::prompt_cache::CachedPrompt;
+use super::signature::ThinkingSigner;
 use super::threads::Threads;
-use super::validator::{Checks, errors_of};
-use super::{conversation, tools};
+use super::validator::{continues_thread, rule_errors};
+use super::{binding, conversation, tools};
 use crate::ids::Ids;
 use crate::model::Model;
 use crate::request::{Chat, Format};
@@ -28,6 +29,8 @@ pub(super) struct MessageRequest {
     pub prompt: CachedPrompt,
     /// The thinking blocks that were dropped because they are of another conversation.
     pub transformations: Vec<Value>,
+    /// Signs the thinking block of the reply.
+    pub signer: ThinkingSigner,
 }
 
 /// The model that a request names; `None` if it names none in a text.
@@ -47,21 +50,22 @@ impl MessageRequest {
         threads: &Threads,
         needs_max_tokens: bool,
     ) -> Result<Self, MessagesError> {
-        let checks = Checks { needs_max_tokens, foreign_signatures: ForeignSignatures::Refused };
-        check(head, &body, checks)?;
         let keeps_thread = !body["thread"].is_null();
-        let continues = body["thread"]["previous_message_id"].as_str().map(str::to_owned);
+        let id = body["thread"]["previous_message_id"].as_str().filter(|_| continues_thread(&body));
+        let continues = id.map(str::to_owned);
         let body = match &continues {
             None => body,
             Some(id) => {
-                let whole = threads.conversation(id, body)?;
-                check(head, &whole, checks)?;
-                whole
+                first(rule_errors(head, &body, &merge(&body["messages"]), needs_max_tokens))?;
+                threads.conversation(id, body)?
             }
         };
         let messages = merge(&body["messages"]);
-        let declared = tools::declared(&body, &messages);
         let bound = BoundThinking::read(&body, &messages, ForeignSignatures::Refused);
+        let mut errors = rule_errors(head, &body, &messages, needs_max_tokens);
+        binding::check(head, &body, &bound, &mut errors);
+        first(errors)?;
+        let declared = tools::declared(&body, &messages);
         let chat = Chat {
             model,
             messages: conversation::messages(&body["system"], &messages),
@@ -78,15 +82,16 @@ impl MessageRequest {
             ids: Ids::of(bytes),
         };
         model.accepts(&chat).map_err(MessagesError::from_refusal)?;
-        let transformations = bound.transformations();
+        let (transformations, signer) = (bound.transformations(), bound.signer());
         let prompt = CachedPrompt::new(&body, &messages);
         drop(messages);
-        Ok(Self { chat, continues, keeps_thread, prompt, transformations, body })
+        Ok(Self { chat, continues, keeps_thread, prompt, transformations, signer, body })
     }
 }
 
-fn check(head: &RequestHead, body: &Value, checks: Checks) -> Result<(), MessagesError> {
-    errors_of(head, body, checks).into_iter().next().map_or(Ok(()), Err)
+/// The first of the errors, if there is one.
+fn first(errors: Vec<MessagesError>) -> Result<(), MessagesError> {
+    errors.into_iter().next().map_or(Ok(()), Err)
 }
 
 /// What the answer must look like: `output_config.format`, formerly `output_format`.

@@ -6,7 +6,7 @@ use super::prompt_cache::PromptCache;
 use super::reply::MessageReply;
 use super::request::{MessageRequest, read_model};
 use super::threads::Threads;
-use super::validator::{Checks, errors_of, not_json};
+use super::validator::{errors_of, not_json};
 use crate::ids::Ids;
 use crate::server::{Body, Form, json_response, read_body};
 use crate::{Upstream, tokens};
@@ -87,8 +87,7 @@ impl Upstream {
         let body: Value = serde_json::from_slice(bytes).map_err(|error| not_json(&error))?;
         let needs_max_tokens = endpoint == MessagesEndpoint::Create;
         let Some(model) = read_model(&body)? else {
-            let checks = Checks { needs_max_tokens, ..Checks::OF_TESTS };
-            let first = errors_of(&head, &body, checks).into_iter().next();
+            let first = errors_of(&head, &body, needs_max_tokens).into_iter().next();
             return Err(first.unwrap_or_else(|| MessagesError::field_required("model")));
         };
         self.record(model, bytes.len(), 0);

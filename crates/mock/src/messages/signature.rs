@@ -30,12 +30,24 @@ pub(super) enum SignatureOrigin {
     Foreign,
 }
 
-impl ThinkingSignature {
-    /// The signature of a block with this text.
-    pub(super) fn new(prefix: u64, text: &str, previous: u64) -> Self {
-        Self { prefix, text: hash([text]), previous }
-    }
+/// Where a thinking block is to be: all that its signature has beside the hash of its text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ThinkingSigner {
+    /// See [`ThinkingSignature::prefix`].
+    pub prefix: u64,
+    /// See [`ThinkingSignature::previous`].
+    pub previous: u64,
+}
 
+impl ThinkingSigner {
+    /// The member `signature` of a block with this text.
+    pub(super) fn sign(self, text: &str) -> String {
+        let Self { prefix, previous } = self;
+        ThinkingSignature { prefix, text: hash([text]), previous }.write()
+    }
+}
+
+impl ThinkingSignature {
     /// The hash over all of it, which also names the block.
     pub(super) fn tag(self) -> u64 {
         let numbers = [self.prefix, self.text, self.previous].map(|number| number.to_string());
@@ -43,7 +55,7 @@ impl ThinkingSignature {
     }
 
     /// The text of the member `signature`.
-    pub(super) fn write(self) -> String {
+    fn write(self) -> String {
         let numbers = [self.prefix, self.text, self.previous, self.tag()];
         let digits = numbers.map(|number| format!("{number:0DIGITS$x}"));
         format!("{MARK}{}", digits.concat())
