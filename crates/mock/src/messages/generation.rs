@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_generation_is_read_from_every_form_of_a_name() {
+    fn a_generation_is_read_from_every_form_of_a_name_and_has_its_rules() {
         for (name, family, version) in [
             ("claude-opus-4-8", "opus", (4, 8)),
             ("claude-opus-5-5", "opus", (5, 5)),
@@ -71,6 +71,20 @@ mod tests {
             ("us.anthropic.claude-sonnet-4-6-v1:0", "sonnet", (4, 6)),
         ] {
             assert_eq!(Generation::from_name(name), Some(Generation { family, version }), "{name}");
+        }
+        for (name, forces, has_system) in [
+            ("claude-opus-5", true, true),
+            ("claude-opus-5-5", false, true),
+            ("claude-fable-5", true, true),
+            ("claude-fable-5-1", false, true),
+            ("claude-mythos-5-1", false, true),
+            ("claude-opus-4-7", true, false),
+            ("claude-sonnet-5", true, false),
+            ("claude-haiku-4-5", true, false),
+        ] {
+            let generation = Generation::from_name(name).unwrap();
+            let has = (!generation.refuses_forced_choice(), generation.accepts_system_messages());
+            assert_eq!(has, (forces, has_system), "{name}");
         }
         assert_eq!([Generation::from_name("demo-chat"), Generation::from_name("claude-2.1")], [None, None]);
     }

@@ -84,7 +84,6 @@ fn check_answered(
     next: Option<&MergedMessage<'_>>,
     found: &mut Vec<MessagesError>,
 ) {
-    let next = next.filter(|next| next.role == "user");
     let answered: BTreeSet<&str> = next.into_iter().flat_map(first_results).collect();
     let calls = message.blocks_of("tool_use").filter_map(|(_, call)| call["id"].as_str());
     let open: Vec<&str> = calls.filter(|id| !answered.contains(id)).collect();

@@ -109,3 +109,27 @@ impl PromptCache {
         CacheUsage { read_bytes, created_bytes: written.saturating_sub(read_bytes) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cache_is_bounded_and_has_each_prefix_once() {
+        let cache = PromptCache::default();
+        let prompt = |text: &str| {
+            let mut prompt = CachedPrompt::default();
+            prompt.push(text, true);
+            prompt
+        };
+        for _ in 0..3 {
+            cache.use_prompt(&prompt("first"));
+        }
+        assert_eq!(cache.0.lock().unwrap().len(), 1);
+        for number in 0..MAX_ENTRIES {
+            cache.use_prompt(&prompt(&number.to_string()));
+        }
+        assert_eq!(cache.0.lock().unwrap().len(), MAX_ENTRIES);
+        assert_eq!(cache.use_prompt(&prompt("first")).read_bytes, 0, "forgotten");
+    }
+}

@@ -84,3 +84,24 @@ impl Threads {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_replies_are_forgotten_by_number_and_by_bytes() {
+        let threads = Threads::default();
+        let keep = |id: &str, text: &str| threads.keep(id, json!({"messages": [], "system": text}), &[]);
+        for number in 0..=MAX_RECORDS {
+            keep(&format!("msg_{number}"), "s");
+        }
+        assert_eq!(threads.records().len(), MAX_RECORDS);
+        assert!(threads.with("msg_0", |_| ()).is_err() && threads.with("msg_1", |_| ()).is_ok());
+        keep("msg_long", &"s".repeat(MAX_BYTES / 2));
+        keep("msg_longer", &"s".repeat(MAX_BYTES));
+        assert_eq!(threads.records().len(), 1);
+        keep("msg_next", "s");
+        assert_eq!(threads.records().len(), 1, "the newest alone");
+    }
+}

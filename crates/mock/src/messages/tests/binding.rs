@@ -90,6 +90,36 @@ fn a_changed_prefix_is_refused_at_the_first_block_after_it() {
 }
 
 #[test]
+fn the_role_of_a_text_a_caller_and_a_citation_count() {
+    let mut body = request(&[user(&json!("q")), json!({"role": "system", "content": "s"})]);
+    body["model"] = json!("claude-opus-5");
+    let mut citing = text("I will search.");
+    citing["citations"] = json!([{"type": "char_location", "cited_text": "c"}]);
+    reply(&mut body, "a", &[citing, call("toolu_1")]);
+    push(&mut body, user(&json!([result("toolu_1")])));
+    reply(&mut body, "b", &[text("An answer.")]);
+    push(&mut body, user(&json!("more")));
+    assert_eq!(violations_of("", &body), Vec::<String>::new());
+    let changed = |change: fn(&mut Value)| {
+        let mut changed = body.clone();
+        change(&mut changed);
+        violations_of(CONTROLS, &changed)
+    };
+    let of_user = changed(|body| body["messages"][1]["role"] = json!("user"));
+    assert_eq!(of_user, [other_conversation("messages.1.content.0")]);
+    for found in [
+        changed(|body| {
+            body["messages"][2]["content"][2]["caller"] = json!({"type": "code_execution_20260120"});
+        }),
+        changed(|body| {
+            body["messages"][2]["content"][1]["citations"][0]["cited_text"] = json!("d");
+        }),
+    ] {
+        assert_eq!(found, [other_conversation("messages.4.content.0")]);
+    }
+}
+
+#[test]
 fn what_is_no_content_may_change() {
     for body in [
         changed(|body| body["messages"][0]["content"] = json!([text("find bicycles")])),
@@ -149,6 +179,11 @@ fn a_signature_belongs_to_its_text_and_is_not_altered() {
         body["messages"][1]["content"][0]["signature"] = json!(format!("{start}{digit}"));
     });
     assert_eq!(violations_of("", &altered), [wrong]);
+    let longer = changed(|body| {
+        let signature = body["messages"][1]["content"][0]["signature"].as_str().unwrap().to_owned();
+        body["messages"][1]["content"][0]["signature"] = json!(signature + "0");
+    });
+    assert_eq!(violations_of("", &longer), [wrong]);
     let earlier = changed(|body| body["messages"][1]["content"][0]["thinking"] = json!("other"));
     assert_eq!(violations_of("", &earlier), [wrong]);
     let latest = changed(|body| body["messages"][5]["content"][0]["thinking"] = json!("other"));
@@ -209,6 +244,11 @@ fn a_compaction_takes_the_place_of_what_was_before() {
     assert_eq!(violations_of("", &body), Vec::<String>::new());
     body["messages"][0]["content"] = json!("find bikes");
     assert_eq!(violations_of("", &body), Vec::<String>::new(), "what is before it is ignored");
+    let old = body["messages"][5]["content"].as_array_mut().unwrap().remove(0);
+    reply(&mut body, "without the old thinking", &[text("I go on.")]);
+    push(&mut body, user(&json!("more")));
+    body["messages"][5]["content"].as_array_mut().unwrap().insert(0, old);
+    assert_eq!(violations_of("", &body), Vec::<String>::new(), "the run begins after it");
     body["messages"].as_array_mut().unwrap().drain(..7);
     assert_eq!(violations_of("", &body), Vec::<String>::new(), "only what follows the newest compaction");
 }

@@ -32,7 +32,10 @@ fn a_text_after_results_begins_no_new_turn() {
         .as_array_mut()
         .unwrap()
         .push(text("<system-reminder>searchAll</system-reminder>"));
-    assert_eq!(calls(&simulated.ask(&body)), Vec::<(&str, &Value)>::new());
+    let answer = simulated.ask(&body);
+    assert_eq!(calls(&answer), Vec::<(&str, &Value)>::new());
+    let characters = "found\n<system-reminder>searchAll</system-reminder>".len();
+    assert!(said(&answer).contains(&format!("1 tool result with {characters} characters")), "{answer}");
     body["messages"]
         .as_array_mut()
         .unwrap()

@@ -98,6 +98,25 @@ fn calls_and_results_belong_together() {
             "messages.3.content.0: `tool_use` ids must be unique",
         ),
         rule(
+            of_model("claude-opus-4-6", looped()),
+            |body| drop(messages(body).pop()),
+            "immediately after: toolu_1, toolu_2.",
+        ),
+        rule(
+            request(&[
+                user(&json!("q")),
+                assistant(&json!([
+                    {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}},
+                    call("toolu_1")
+                ])),
+                user(&json!([result("toolu_1")])),
+            ]),
+            |body| {
+                content(body, 1)[0]["id"] = json!("toolu_1");
+            },
+            "messages.1.content.1: `tool_use` ids must be unique",
+        ),
+        rule(
             with(looped(), "messages", {
                 let mut call = call("toolu_1");
                 call["caller"] = json!({"type": "code_execution_20260120", "tool_id": "srvtoolu_1"});
@@ -203,6 +222,11 @@ fn blocks_have_their_types_members_and_patterns() {
             looped(),
             |body| body["messages"][0]["name"] = json!("n"),
             "messages.0.name: Extra inputs are not permitted",
+        ),
+        rule(
+            looped(),
+            |body| body["messages"][0]["output_config"] = json!({"effort": "low"}),
+            "messages.0.output_config: Extra inputs are not permitted",
         ),
         rule(
             request(&[user(&json!("q"))]),
@@ -402,6 +426,11 @@ fn tools_and_the_choice_among_them_fit_the_model() {
             |body| body["tools"][0]["name"] = json!("a.b"),
             "tools.0.custom.name: String should match pattern '^[a-zA-Z0-9_-]{1,128}$'",
         ),
+        rule(
+            with(asked(), "tools", json!([{"name": "n".repeat(128), "input_schema": {"type": "object"}}])),
+            |body| body["tools"][0]["name"] = json!("n".repeat(129)),
+            "tools.0.custom.name: String should match pattern",
+        ),
         rule(asked(), |body| drop(body["tools"][0]["name"].take()), "tools.0.custom.name: Field required"),
         rule(
             asked(),
@@ -600,6 +629,16 @@ fn thinking_is_first_in_its_message_and_first_in_an_open_loop() {
 }
 
 #[test]
+fn thinking_may_follow_blocks_of_the_server_and_end_a_reply_that_paused() {
+    let search = || json!({"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}});
+    let mut follows = request(&[user(&json!("q")), assistant(&json!([search(), thought("s"), text("a")]))]);
+    messages(&mut follows).push(user(&json!("more")));
+    assert_eq!(violations_of("", &follows), Vec::<String>::new());
+    let paused = request(&[user(&json!("q")), assistant(&json!([thought("s"), search()]))]);
+    assert_eq!(violations_of("", &paused), Vec::<String>::new());
+}
+
+#[test]
 fn a_thread_is_created_with_everything_and_continued_with_the_new_messages_alone() {
     const BETAS: &str = "message-threads-2026-08-12, context-management-2025-06-27";
     let created = || with(request(&[user(&json!("q"))]), "thread", json!({"type": "create"}));
@@ -648,4 +687,8 @@ fn a_thread_is_created_with_everything_and_continued_with_the_new_messages_alone
     ]);
     let empty = with(continued(), "messages", json!([]));
     assert_eq!(violations_of(BETAS, &empty), Vec::<String>::new(), "after a pause");
+    let mut chosen = with(continued(), "tool_choice", json!({"type": "tool", "name": "search"}));
+    chosen["messages"] = json!([{"role": "system", "content": "s"}]);
+    chosen["model"] = json!("claude-opus-5");
+    assert_eq!(violations_of(BETAS, &chosen), Vec::<String>::new(), "tools and messages are in the thread");
 }

@@ -93,6 +93,8 @@ fn a_text_ends_at_its_bound_or_at_a_stop_sequence() {
     assert_eq!((said(&short).as_str(), &short["stop_reason"]), ("This is the", &json!("max_tokens")));
     let warm = simulated.ask(&with(body.clone(), "max_tokens", json!(0)));
     assert_eq!((&warm["content"], &warm["stop_reason"]), (&json!([]), &json!("max_tokens")));
+    let empty = simulated.ask(&with(body.clone(), "stop_sequences", json!([""])));
+    assert_eq!((said(&empty).is_empty(), &empty["stop_reason"]), (false, &json!("end_turn")));
     let stopped = simulated.ask(&with(body, "stop_sequences", json!(["model", "simulated"])));
     assert_eq!(
         (said(&stopped).as_str(), &stopped["stop_reason"], &stopped["stop_sequence"]),

@@ -29,6 +29,10 @@ fn the_cache_reads_what_an_earlier_request_wrote_up_to_a_breakpoint() {
     body["messages"][2]["content"][0]["cache_control"] = json!({"type": "ephemeral"});
     let (read, added) = cached(&simulated.ask(&body));
     assert!(read == written && added > 0, "the breakpoint moved on: {read} of {written}, {added}");
+    let automatic =
+        with(demo("demo-stuck", &[user(&json!("q"))], &["searchAll"]), "cache_control", json!({}));
+    assert_eq!(cached(&simulated.ask(&automatic)).0, 0);
+    assert!(cached(&simulated.ask(&automatic)).0 > 0, "the automatic breakpoint is at the end");
     let unmarked = simulated.ask(&demo("demo-runaway", &[user(&json!("find bicycles"))], &["searchAll"]));
     assert_eq!(cached(&unmarked), (0, 0));
 }
@@ -70,6 +74,8 @@ fn a_thread_goes_on_with_the_new_messages_alone_and_once() {
     );
     let next = go_on_from(&first, json!([user(&json!([result(id)]))]));
     let second = simulated.ask(&next);
+    let input = |reply: &Value| reply["usage"]["input_tokens"].as_u64().unwrap();
+    assert!(input(&second) > input(&first), "the history counts: {second}");
     assert_eq!(calls(&second).len(), 1, "{second}");
     let twice = simulated.refused(&next);
     assert_eq!(
@@ -91,6 +97,13 @@ fn a_thread_that_is_unknown_or_of_another_model_is_refused() {
     let thread = json!({"type": "continue", "previous_message_id": reply["id"]});
     let other = with(demo("demo-polite", &[user(&json!("q"))], &[]), "thread", thread.clone());
     assert_eq!(simulated.refused(&other).details, json!({"error_code": "thread_fingerprint_mismatch"}));
+    let mut with_system = with(demo("demo-chat", &[user(&json!("q"))], &[]), "thread", thread.clone());
+    with_system["system"] = json!("s");
+    assert_eq!(simulated.refused(&with_system).details, json!({"error_code": "thread_fingerprint_mismatch"}));
+    let mut created = create;
+    created["thread"]["previous_message_id"] = json!("msg_1");
+    let refused = simulated.refused(&created);
+    assert_eq!(refused.message, "thread.create.previous_message_id: Extra inputs are not permitted");
     let mut unknown = with(demo("demo-chat", &[user(&json!("q"))], &[]), "thread", thread);
     unknown["thread"]["previous_message_id"] = json!("msg_unknown");
     let error = simulated.refused(&unknown);
