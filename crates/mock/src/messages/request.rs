@@ -8,7 +8,7 @@ use super::merged::merge;
 use super::prompt_cache::CachedPrompt;
 use super::signature::ThinkingSigner;
 use super::threads::Threads;
-use super::validator::{continues_thread, rule_errors};
+use super::validator::rule_errors;
 use super::{binding, conversation, tools};
 use crate::ids::Ids;
 use crate::model::Model;
@@ -51,8 +51,7 @@ impl MessageRequest {
         needs_max_tokens: bool,
     ) -> Result<Self, MessagesError> {
         let keeps_thread = !body["thread"].is_null();
-        let id = body["thread"]["previous_message_id"].as_str().filter(|_| continues_thread(&body));
-        let continues = id.map(str::to_owned);
+        let continues = body["thread"]["previous_message_id"].as_str().map(str::to_owned);
         let body = match &continues {
             None => body,
             Some(id) => {

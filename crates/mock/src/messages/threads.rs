@@ -98,10 +98,11 @@ mod tests {
         }
         assert_eq!(threads.records().len(), MAX_RECORDS);
         assert!(threads.with("msg_0", |_| ()).is_err() && threads.with("msg_1", |_| ()).is_ok());
-        keep("msg_long", &"s".repeat(MAX_BYTES / 2));
-        keep("msg_longer", &"s".repeat(MAX_BYTES));
-        assert_eq!(threads.records().len(), 1);
-        keep("msg_next", "s");
-        assert_eq!(threads.records().len(), 1, "the newest alone");
+        for (id, part) in [("msg_a", 2), ("msg_b", 3), ("msg_c", 3)] {
+            keep(id, &"s".repeat(MAX_BYTES / part));
+        }
+        assert!(threads.with("msg_a", |_| ()).is_err() && threads.with("msg_b", |_| ()).is_ok());
+        keep("msg_d", &"s".repeat(MAX_BYTES));
+        assert_eq!(threads.records().len(), 1, "the newest stays, however long");
     }
 }

@@ -76,6 +76,6 @@ pub(super) fn rule_errors(
 }
 
 /// Whether the request has only the new messages of a thread.
-pub(super) fn continues_thread(body: &Value) -> bool {
+fn continues_thread(body: &Value) -> bool {
     body["thread"]["type"] == "continue"
 }
