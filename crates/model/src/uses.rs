@@ -25,7 +25,7 @@ pub struct Use {
     pub nth: u32,
     /// When they were counted, in ms since the epoch.
     pub at_ms: u64,
-    /// How often they were handed out.
+    /// How often they were handed out; 0: a reservation that is not granted yet.
     pub tries: u32,
     /// How many of them one reply held.
     pub calls: u32,
@@ -34,7 +34,7 @@ pub struct Use {
 impl Use {
     /// Whether the calls may be handed out once more without counting.
     pub fn is_open(&self, now_ms: u64) -> bool {
-        self.tries < MOST_TRIES && now_ms.saturating_sub(self.at_ms) < AGAIN_WITHIN_MS
+        (1..MOST_TRIES).contains(&self.tries) && now_ms.saturating_sub(self.at_ms) < AGAIN_WITHIN_MS
     }
 }
 

@@ -31,6 +31,17 @@ impl Change {
         Self { added, window_ms: quota.window_ms }
     }
 
+    /// As [`Self::counting`], before it is known whether there is room: equal requests may not be handed out the call by it.
+    pub(super) fn asking(call: &QuotaCall) -> Self {
+        let change = Self::counting(call);
+        Self { added: Use { tries: 0, ..change.added }, ..change }
+    }
+
+    /// The same entry, once there was room.
+    pub(super) fn granted(self) -> Self {
+        Self { added: Use { tries: 1, ..self.added }, ..self }
+    }
+
     /// The entry by which `again`, an earlier use of the call, hands it out once more; `None` where that has been done as
     /// often as it may.
     pub(super) fn again(call: &QuotaCall, again: Use) -> Option<Self> {
@@ -224,6 +235,13 @@ mod tests {
         let changes: Vec<Change> = (1..4).map(|nth| uses.add(&call(nth, nth as u64))).collect();
         assert_eq!(uses.missing(&[changes[1].added], 5 * HOUR + 2, 5 * HOUR), [changes[2].clone()]);
         assert_eq!(uses.missing(&[], 10, 5 * HOUR).len(), 3);
+    }
+
+    #[test]
+    fn a_reservation_that_is_not_granted_yet_hands_out_nothing_again() {
+        let asked = Change::asking(&call(1, 5));
+        assert_eq!(Change::again(&call(1, 6), asked.added), None);
+        assert!(Change::again(&call(1, 6), asked.granted().added).is_some());
     }
 
     #[test]

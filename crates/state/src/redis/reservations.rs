@@ -68,10 +68,7 @@ impl Redis {
         match reservation {
             CallReservation::Quota { call, .. } => {
                 let again = call.again.filter(|_| may_repeat).and_then(|again| Change::again(call, again));
-                again.map_or_else(
-                    || ReservationAttempt::Use(Change::counting(call)),
-                    ReservationAttempt::Again,
-                )
+                again.map_or_else(|| ReservationAttempt::Use(Change::asking(call)), ReservationAttempt::Again)
             }
             CallReservation::Sum { key, .. } => {
                 let (before, after) = self.local.add_to_part(*key, &Tally::counted(Sums::ONE_CALL));
@@ -177,8 +174,12 @@ impl Redis {
                 let known = self.uses.get(&call.quota.name).unwrap_or_default();
                 let times = times_of(&known.known(&found, call.at_ms, call.quota.window_ms));
                 if times.len() < *most {
-                    self.keep_use(call, &change);
-                    return Some(reserved_use(Ok(change.added), false));
+                    let granted = change.granted();
+                    self.keep_use(call, &granted);
+                    let added = granted.added;
+                    let changes = vec![(call.quota.name, granted)];
+                    self.queue_update(Update { changes, ..Update::default() });
+                    return Some(reserved_use(Ok(added), false));
                 }
                 let returned = vec![(call.quota.name, change.added)];
                 self.queue_update(Update { returned, ..Update::default() });

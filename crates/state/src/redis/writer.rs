@@ -246,11 +246,15 @@ pub(super) fn remove_use(names: &Names, quota: Hash, returned: &Use, commands: &
     commands.cmd("ZREM").arg(names.key(about)).arg(&names.seals.forms(about, returned)[..]);
 }
 
-/// Adds a use of a quota, or a further try of it, and removes what has left the window.
+/// Adds a use of a quota, or a further try of it, and removes what has left the window. A granted use takes the place of the entry
+/// that asked for it.
 pub(super) fn add_change(names: &Names, quota: Hash, change: &Change, commands: &mut Pipeline) {
     let about = (RecordKind::Quota, quota);
     let (key, added) = (names.key(about), &change.added);
     commands.cmd("ZADD").arg(&key).arg(added.at_ms).arg(names.seals.seal(about, added));
+    if added.tries == 1 {
+        remove_use(names, quota, &Use { tries: 0, ..*added }, commands);
+    }
     let outside = added.at_ms.saturating_sub(change.window_ms);
     commands.cmd("ZREMRANGEBYSCORE").arg(&key).arg("-inf").arg(outside);
     let most = most_read(MOST_USES) as i64;
