@@ -191,9 +191,9 @@ fn finish_plan(
     core.record.overflow_remembered = !transcript.overflows.is_empty() && !core.is_observing();
     core.record.model = Some(model_name.clone());
     core.record.context_window = transcript.context_window;
-    let is_restored = !core.is_observing();
-    let with = Sent { transcript: &transcript, restored: if is_restored { &restored } else { &[] } };
-    let (sent_exchanges, keeps_exchanges) = sent.compare(&answers, with);
+    let put_back = if core.is_observing() { &[][..] } else { &restored };
+    let now_sent = Sent { transcript: &transcript, restored: put_back };
+    let (sent_exchanges, keeps_exchanges) = sent.compare(&answers, now_sent);
     core.record.conversation = Some(conversation_id);
     note_known(core, answers.repeated, lost, keeps_exchanges);
     note_new(core, &transcript, &plan);
@@ -335,15 +335,14 @@ fn summarise_first(core: &mut Core, plan: &Plan, transcript: &Transcript) -> Opt
 fn hold_out(core: &Core, plan: &mut Plan, transcript: &Transcript) -> Context {
     let policies = core.policies();
     let touched = policies.touches_context(plan);
-    if core.is_observing() {
-        plan.forget_findings(|finding| matches!(finding, Finding::ReRequest { .. }));
-        return Context { touched, held_out: true };
-    }
-    let held_out = core.is_held_out(transcript);
+    let observes = core.is_observing();
+    let held_out = observes || core.is_held_out(transcript);
     if held_out {
-        policies.leave_context(plan);
         // No result was shortened.
         plan.forget_findings(|finding| matches!(finding, Finding::ReRequest { .. }));
+    }
+    if held_out && !observes {
+        policies.leave_context(plan);
     }
     Context { touched, held_out }
 }
@@ -379,9 +378,9 @@ fn open_account(
     let known = (carried.as_slice(), answers.sums.as_slice());
     let (mut open_account, mut account) =
         OpenAccount::open(keys, transcript, known, (now_ms, approves), (ahead, price));
-    // Its uses are the last that were asked for.
     if core.handed_out.is_some() {
-        let uses = answers.spent.last().into_iter().flatten();
+        // The look-up asks for them after the quotas of the policies.
+        let uses = answers.spent.get(core.policies().counted().len()).into_iter().flatten();
         account.handed_out = uses.filter(|known| known.is_open(now_ms)).copied().collect();
     }
     if accounting.tokens {

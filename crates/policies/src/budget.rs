@@ -88,10 +88,27 @@ pub struct Used {
     /// How many messages the request has.
     messages: usize,
     account: Option<Arc<Account>>,
-    /// What the keys of calls are made with, and the key of the request, where an earlier try of it was handed out calls.
-    retry: Option<(HashKey, Hash)>,
-    /// How many of these calls the reply was handed out again, by the index of the use.
-    again: Vec<usize>,
+    /// Where an earlier try of the request was handed out calls.
+    retry: Option<Retry>,
+}
+
+/// The calls that an earlier try of the request was handed out.
+#[derive(Clone)]
+struct Retry {
+    /// What the keys of calls are made with.
+    key: HashKey,
+    /// The key of the request.
+    request: Hash,
+    /// Those that this reply has not been handed out again.
+    open: Vec<Use>,
+}
+
+impl Retry {
+    /// The use by which the call may be handed out again.
+    fn earlier_use(&self, call: &Proposed<'_>) -> Option<Use> {
+        let call_key = use_key(&self.key, self.request, call.name, call.arguments_hash?);
+        self.open.iter().find(|earlier| earlier.call == call_key).copied()
+    }
 }
 
 /// A limited amount.
@@ -142,9 +159,10 @@ impl Policy for Budget {
         used.messages = request.transcript.len();
         // It may be kept for others: it counts the calls of all choices, and the history those of one.
         used.account = request.transcript.account.clone().filter(|_| self.keeps_account());
-        let is_retry = used.account.as_ref().is_some_and(|account| !account.handed_out.is_empty());
-        let transcript = request.transcript;
-        used.retry = is_retry.then(|| (transcript.identity.key.clone(), transcript.request_key()));
+        let open = used.account.as_ref().map_or_else(Vec::new, |account| account.handed_out.clone());
+        let (key, transcript) = (&request.transcript.identity.key, request.transcript);
+        used.retry =
+            (!open.is_empty()).then(|| Retry { key: key.clone(), request: transcript.request_key(), open });
     }
 
     fn read(&self, event: &Event<'_>, used: &mut Used, plan: &mut Plan) {
@@ -234,7 +252,12 @@ impl Policy for Budget {
         used.calls += 1;
         used.all_calls += 1;
         used.released += 1;
-        used.again.extend(again(call, used).map(|(index, ..)| index));
+        if let Some(retry) = &mut used.retry
+            && let Some(earlier) = retry.earlier_use(call)
+            && let Some(index) = retry.open.iter().position(|open| *open == earlier)
+        {
+            retry.open.remove(index);
+        }
     }
 
     fn usage(&self, used: &Used, now_ms: u64) -> Vec<Usage> {
@@ -265,15 +288,6 @@ impl Amount {
     }
 }
 
-/// The use by which an earlier try of the request was handed out the call, with its index and the key of the request.
-fn again(call: &Proposed<'_>, used: &Used) -> Option<(usize, Use, Hash)> {
-    let (key, request) = used.retry.as_ref()?;
-    let call_key = use_key(key, *request, call.name, call.arguments_hash?);
-    let mut uses = used.account.as_ref()?.handed_out.iter().enumerate();
-    let (index, earlier) = uses.find(|(index, it)| it.call == call_key && !used.again.contains(index))?;
-    Some((index, *earlier, *request))
-}
-
 /// Has the limits of calls that other conversations or requests share count the call; `None`: each of them has, or has none
 /// left, which `amounts` then says. Calls that an earlier try of the request was handed out are counted already.
 fn reserve(call: &Proposed<'_>, used: &Used, amounts: &mut [Amount]) -> Option<Verdict> {
@@ -285,7 +299,8 @@ fn reserve(call: &Proposed<'_>, used: &Used, amounts: &mut [Amount]) -> Option<V
     if call.arguments.is_none() {
         return Some(Verdict::NeedsArguments);
     }
-    if let Some((_, again, request)) = again(call, used) {
+    let earlier = used.retry.as_ref().and_then(|retry| Some((retry.request, retry.earlier_use(call)?)));
+    if let Some((request, again)) = earlier {
         let reservation = Reservation::Again { request, again };
         match call.results.reserved(&reservation) {
             None => return Some(Verdict::Pending(CallEffect::Reserve(reservation))),

@@ -194,6 +194,29 @@ fn a_request_that_is_sent_again_is_billed_again() {
 }
 
 #[test]
+fn a_request_that_is_sent_again_gets_the_same_call_once_more_and_any_other_call_counts() {
+    in_both_forms(|form| {
+        for (differ, asked, expected) in [(true, 6, 2), (false, 3, 3)] {
+            let upstream = Scripted::start(move |nth, request| {
+                let body = request.json();
+                if body["messages"].to_string().contains("BUDGET") || body["tool_choice"] == "none" {
+                    return text("Enough.", request);
+                }
+                let arguments = format!("{{\"q\":{}}}", if differ { nth } else { 0 });
+                Reply::speech(request, &Speech::calls(&[(&format!("call_{nth}"), "search", &arguments)]))
+            });
+            let settings = "[policy.budget]\ntool_calls = 0\nday = { tool_calls = 2 }\n";
+            let program = Toolrein::before(&upstream, settings);
+            let given: usize = (0..asked).map(|_| Talk::new(form).ask(&program).calls.len()).sum();
+            assert_eq!(given, expected, "{differ}");
+            let mut other = Talk::new(form);
+            other.messages[0]["content"] = "Something else".into();
+            assert_eq!(other.ask(&program).calls.len(), usize::from(!differ), "three tries count once");
+        }
+    });
+}
+
+#[test]
 fn money_is_limited_by_known_prices_and_models_without_one_are_reported() {
     in_both_forms(|form| {
         let upstream = Scripted::start(stubborn);
