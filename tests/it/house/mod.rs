@@ -177,6 +177,13 @@ fn no_policy_reads_the_words_or_the_shapes_of_anothers_plan() {
         let is_of_all = ["set"].contains(&source.module[1].as_str());
         let found = words(&source.code).map(|(_, word)| word).find(|word| of_plans.contains(word));
         assert!(is_of_all || found.is_none(), "{} names {found:?}; facts are asked of the plan", source.path);
+        // A change that is written names all of its members, a pattern does not.
+        let is_pattern = |(at, _): (usize, &str)| {
+            let change = source.code[at..].split_once('}').map_or("", |(change, _)| change);
+            change.contains("..") || source.code[..at].trim_end().ends_with("let")
+        };
+        let reads = source.code.match_indices("Change::").any(is_pattern);
+        assert!(is_of_all || !reads, "{} reads a change; facts are asked of the plan", source.path);
     }
 }
 
