@@ -145,7 +145,7 @@ impl Admin {
             false => drive(&mut exchange, reply, &mut StoreReader(&*self.store, Handle::current()), now),
         };
         let record = exchange.close(now).record;
-        let state = exchange.inspect().plan().findings().find_map(|(_, finding)| match finding {
+        let state = exchange.inspect().plan().findings().rev().find_map(|(_, finding)| match finding {
             Finding::State(state) => Some(Arc::clone(state)),
             _ => None,
         });

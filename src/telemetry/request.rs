@@ -1,6 +1,5 @@
-//! The fields of a request's log line after its id: a projection of the request record. `line` formats them. A struct and no
-//! table, since every request has a line, relayed ones too, and most of its fields are left out of it: by a table a line costs 3,400
-//! instructions more.
+//! The fields of a request's log line after its id: a projection of the request record. `line` formats them. It is a struct instead
+//! of a table of columns, since every request has a line, and most of the fields are left out of most lines.
 
 use super::line::{MAX_ITEMS, MAX_VALUE_CHARS};
 use super::projection::Inclusion::{Always, IfAny, IfKnown};
@@ -55,8 +54,8 @@ pub(super) struct RequestLine<'a> {
     #[serde(skip_serializing_if = "MemberValue::is_empty")]
     limits: MemberValue<'a>,
     /// How many items of the lists above are not listed.
-    #[serde(skip_serializing_if = "is_nothing")]
-    left_out: u64,
+    #[serde(skip_serializing_if = "MemberValue::is_empty")]
+    left_out: MemberValue<'a>,
     #[serde(skip_serializing_if = "is_nothing")]
     upstream_requests: u32,
     #[serde(skip_serializing_if = "MemberValue::is_empty")]
@@ -165,7 +164,7 @@ impl<'a> From<&'a RequestRecord> for RequestLine<'a> {
             approvals: BOUNDS.approvals(record),
             results: BOUNDS.results(record),
             limits: BOUNDS.limits(record),
-            left_out: lengths.iter().map(|length| length.saturating_sub(MAX_ITEMS) as u64).sum(),
+            left_out: BOUNDS.left_out(&lengths),
             upstream_requests: record.upstream_requests,
             upstream_request_ids: BOUNDS.texts(record.upstream_request_ids.iter().map(|id| text(id))),
             reasks: record.reasks,

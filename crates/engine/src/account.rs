@@ -316,7 +316,7 @@ impl OpenAccount {
     /// the state store, at once: the same request may be tried again.
     pub(super) fn pin(&mut self, transcript: &Transcript, plan: &Plan) -> (Vec<PlacedNotice>, Writes) {
         let announced = &plan.announced;
-        let left = plan.findings().find_map(|(_, finding)| match finding {
+        let left = plan.findings().rev().find_map(|(_, finding)| match finding {
             Finding::AmountsLeft(left) => Some(left),
             _ => None,
         });

@@ -36,7 +36,7 @@ pub struct ModelRefusals {
 
 /// The evidence about a model, as it is looked up.
 pub struct EvidenceLookUp {
-    pub keys: ModelKeys,
+    keys: ModelKeys,
     ticket: Ticket<Evidence>,
 }
 

@@ -54,8 +54,8 @@ pub fn names(positions: &[HiddenPosition]) -> Vec<Hash> {
 }
 
 /// The hidden exchanges that may belong into a conversation.
-pub struct HiddenLookUp {
-    pub positions: Vec<HiddenPosition>,
+pub(crate) struct HiddenLookUp {
+    positions: Vec<HiddenPosition>,
     ticket: Ticket<HiddenExchange>,
 }
 

@@ -9,8 +9,8 @@ use model::identity::Domain;
 use model::store::SentExchanges;
 
 /// With which hidden exchanges the earlier histories of a conversation were sent, as it is looked up.
-pub struct SentLookUp {
-    pub histories: Histories,
+pub(crate) struct SentLookUp {
+    pub(crate) histories: Histories,
     ticket: Ticket<SentExchanges>,
 }
 

@@ -62,17 +62,19 @@ pub async fn run(addresses: Addresses, upstream: &Upstream, out: &mut impl Write
     table::write_head(out)?;
     let rows = play_all(addresses, Endpoint::Chat, upstream, |row| table::write_row(row, out)).await?;
     table::write_sum(&rows, out)?;
-    run_responses_scenes(addresses, upstream, out).await
+    run_again(addresses, Endpoint::Responses, "Responses", upstream, out).await
 }
 
-/// Runs every scene with the agent that uses the Responses API.
-async fn run_responses_scenes(
+/// Runs every scene with the agent that uses another `endpoint`, the API of this `name`, and writes a line for each.
+async fn run_again(
     addresses: Addresses,
+    endpoint: Endpoint,
+    name: &str,
     upstream: &Upstream,
     out: &mut impl Write,
 ) -> io::Result<()> {
-    writeln!(out, "\nThe same agent over the Responses API, directly -> through toolrein:\n")?;
-    play_all(addresses, Endpoint::Responses, upstream, |row| table::write_change(row, out)).await.map(drop)
+    writeln!(out, "\nThe same agent over the {name} API, directly -> through toolrein:\n")?;
+    play_all(addresses, endpoint, upstream, |row| table::write_change(row, out)).await.map(drop)
 }
 
 /// Runs every scene with the agent that uses the Messages API, and writes a line for each. It is no part of [`run`] as long as
@@ -85,8 +87,7 @@ pub async fn run_messages_scenes(
     upstream: &Upstream,
     out: &mut impl Write,
 ) -> io::Result<()> {
-    writeln!(out, "\nThe same agent over the Messages API, directly -> through toolrein:\n")?;
-    play_all(addresses, Endpoint::Messages, upstream, |row| table::write_change(row, out)).await.map(drop)
+    run_again(addresses, Endpoint::Messages, "Messages", upstream, out).await
 }
 
 /// A shell command that asks the simulated model through the proxy.

@@ -11,8 +11,8 @@ pub(super) fn allowed_beyond(base: &Layer<'_>, profile: &Layer<'_>) -> Vec<Strin
     let mut found = Vec::new();
     for configured in base.on() {
         let (name, about) = (configured.rule.name(), configured.rule.about());
-        let only_changes_texts = about.edits_context;
-        if only_changes_texts || about.idle.is_some() {
+        // Those that edit the context only change texts.
+        if about.edits_context || about.idle.is_some() {
             continue;
         }
         let differences = of_policy(name, &configured.settings, own.get(name));

@@ -38,8 +38,8 @@ impl Plan {
         newest.map(|(_, finding)| finding)
     }
 
-    /// All findings, each with the position of its item.
-    pub fn findings(&self) -> impl Iterator<Item = (usize, &Finding)> {
+    /// All findings in the order in which they were reported, each with the position of its item.
+    pub fn findings(&self) -> impl DoubleEndedIterator<Item = (usize, &Finding)> {
         self.findings.iter().map(|(message, finding)| (*message, finding))
     }
 
