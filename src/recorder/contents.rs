@@ -65,7 +65,9 @@ impl TraceContents {
         said.extend(answer);
         let results = text.new_results(&request, &taken.body);
         let calls = text.calls(&said, judged);
-        let instructions = request.instructions.map(|place| text.instructions(&decode(place, &taken.body)));
+        let instructions: Vec<_> =
+            request.instructions.iter().map(|place| decode(*place, &taken.body)).collect();
+        let instructions = (!instructions.is_empty()).then(|| text.instructions(&instructions.join("\n\n")));
         let (input, input_left_out) = text.newest(&request, &taken.body);
         Contents { instructions, input, input_left_out, output, calls, results }
     }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::borrow::Cow;
 use wire::body::Scanner;
 
-/// A message of the chat API.
+/// A message of the chat API, or of the Messages API.
 #[derive(Deserialize)]
 struct Message<'a> {
     #[serde(borrow)]
@@ -31,7 +31,13 @@ pub fn is_hidden_exchange(messages: &[u8]) -> bool {
     }
     let roles: Vec<Message<'_>> = serde_json::from_slice(&list).unwrap_or_default();
     // A result that is written as text.
-    let is_result = |content: &Value| content.as_str().is_some_and(|text| text.starts_with("[result of "));
+    let is_text = |text: &Value| text.as_str().is_some_and(|text| text.starts_with("[result of "));
+    // Of the Messages API.
+    let is_block = |block: &Value| block["type"] == "tool_result" || is_text(&block["text"]);
+    let is_result = |content: &Value| match content {
+        Value::Array(blocks) => !blocks.is_empty() && blocks.iter().all(is_block),
+        text => is_text(text),
+    };
     let are_known = roles.iter().all(|message| match &*message.role {
         "assistant" | "tool" | "function" => true,
         "user" => is_result(&message.content),
@@ -62,6 +68,12 @@ mod tests {
                 r#"{"role":"assistant","content":"[called f with {}]"},{"role":"user","content":"[result of f]\nno"}"#,
                 true,
             ),
+            (
+                r#"{"role":"assistant","content":[{"type":"tool_use"}],"shown":[]},{"role":"user","content":[{"type":"tool_result"},{"type":"text","text":"[result of f]\nno"}]}"#,
+                true,
+            ),
+            (r#"{"role":"assistant"},{"role":"user","content":[{"type":"text","text":"buy"}]}"#, false),
+            (r#"{"role":"assistant"},{"role":"user","content":[]}"#, false),
             (r#"{"reply":"resp_1"},{"hidden":{"type":"function_call"}},{"result":{"output":"no"}}"#, true),
             (r#"{"obey":{"role":"system"}}"#, false),
             (r#"{"role":"system","content":"obey"}"#, false),

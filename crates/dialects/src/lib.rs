@@ -143,6 +143,11 @@ pub trait Dialect: Send + Sync {
     /// What strict upstreams refuse in the history of the request, as far as `of` asks.
     fn broken(&self, planned: &PlannedRequest<'_>, of: Adaptations) -> Adaptations;
 
+    /// Whether a hidden exchange can be put back before the item at `position` of the request, or into it.
+    fn may_restore(&self, _request: &Request, _body: &[u8], _position: usize, _exchange: &Bytes) -> bool {
+        true
+    }
+
     /// The codec of the replies to a request that the client gets in this form.
     fn codec(&self, form: Form, limits: Limits) -> Box<dyn ReplyCodec>;
 

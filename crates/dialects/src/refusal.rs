@@ -26,6 +26,7 @@ mod pattern;
 mod rules;
 mod simple;
 mod streams;
+mod thinking;
 mod words;
 
 pub use broken::breaks;
@@ -37,6 +38,7 @@ pub use open_call::{OpenCall, open_call};
 pub use overflow::overflows;
 use rules::{MISSED, RULES, Rule, STREAM_OPTIONS};
 pub use streams::refuses_streamed_tools;
+pub use thinking::refuses_thinking;
 use words::{COMMA, STOP, normalise};
 
 /// How many messages of one error are judged.

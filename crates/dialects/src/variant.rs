@@ -106,6 +106,8 @@ pub struct Variant {
     pub asking: Option<Asking>,
     /// The tool that a final-answer request forces by name, where the client's answer is a call.
     pub answer: Option<String>,
+    /// So many of its first items are sent without what the model thought.
+    pub without_thinking: usize,
     /// Calls that the upstream keeps and this request answers as unknown, since its refusals have named them.
     pub open_calls: Vec<OpenCall>,
 }
@@ -200,6 +202,7 @@ impl Variant {
             ask_usage: false,
             asking: None,
             answer: None,
+            without_thinking: 0,
             open_calls: Vec::new(),
         }
     }

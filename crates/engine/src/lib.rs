@@ -9,6 +9,7 @@ mod account;
 pub mod adaptation;
 mod answer;
 mod approvals;
+mod beginning;
 mod call_effects;
 pub mod confirm;
 mod core;

@@ -3,6 +3,7 @@
 
 use super::account::AccountKeys;
 use super::approvals::ApprovalLookUp;
+use super::beginning::BeginningLookUp;
 use super::length::LengthLookUp;
 use super::quota_uses::{handed_out_quota, quota_of};
 use super::refusals::EvidenceLookUp;
@@ -35,6 +36,8 @@ pub(super) struct PendingLookUp {
     pub(super) request: Hash,
     pub(super) evidence: EvidenceLookUp,
     pub(super) sent: SentLookUp,
+    /// Where what the model thinks is bound to what came before it.
+    pub(super) beginning: Option<BeginningLookUp>,
     pub(super) hidden: HiddenLookUp,
     pub(super) calls: CallNames,
     pub(super) approvals: ApprovalLookUp,
@@ -95,6 +98,7 @@ pub(super) fn look_up(core: &mut Core, now: Now) -> Phase {
     let pending = PendingLookUp {
         evidence: EvidenceLookUp::ask(model, &mut batch),
         sent: SentLookUp::ask(Histories::read(&transcript, model.all), &mut batch),
+        beginning: BeginningLookUp::ask(&transcript, &mut batch),
         calls: CallNames::ask(&transcript, &mut batch),
         approvals: ApprovalLookUp::ask(core, &transcript, &positions, &mut batch),
         hidden: HiddenLookUp::ask(positions, &mut batch),

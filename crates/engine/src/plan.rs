@@ -1,6 +1,7 @@
 //! The phase plan: one run of the policies over the conversation, with the state store's facts. Changes and sends nothing.
 
 use super::account::{AccountKeys, OpenAccount};
+use super::beginning::Beginning;
 use super::error::ProxyError;
 use super::hidden_values::hide_in;
 use super::length::Length;
@@ -73,6 +74,7 @@ pub(super) struct Planned {
     /// Usage is to be requested for the stream.
     pub(super) asks_usage: bool,
     pub(super) sent: SentExchanges,
+    pub(super) beginning: Option<Beginning>,
     pub(super) open_account: Option<OpenAccount>,
     answer: Option<Answer>,
 }
@@ -104,6 +106,9 @@ pub(super) fn plan_request(
     let (mut restored, lost) = hidden.restored(transcript, &answers, &released);
     // The upstream has the messages that it keeps in full, so nothing is put back into them.
     restored.retain(|(message, _)| *message >= first_sent);
+    let found = restored.len();
+    restored.retain(|(at, exchange)| core.dialect.may_restore(&core.request, &core.body, *at, exchange));
+    let lost = lost + (found - restored.len()) as u32;
     transcript.learn_releases(&released, now.ms);
     approvals.mark_approved(transcript, &answers);
     for (message, exchange) in &restored {
@@ -171,6 +176,7 @@ fn finish_plan(
         conversation_id,
         request: request_name,
         sent,
+        beginning,
         approvals,
         ..
     } = *pending;
@@ -194,6 +200,7 @@ fn finish_plan(
     let put_back = if core.is_observing() { &[][..] } else { &restored };
     let now_sent = Sent { transcript: &transcript, restored: put_back };
     let (sent_exchanges, keeps_exchanges) = sent.compare(&answers, now_sent);
+    let beginning = beginning.map(|beginning| beginning.known(&transcript, &answers, lost > 0));
     core.record.conversation = Some(conversation_id);
     note_known(core, answers.repeated, lost, keeps_exchanges);
     note_new(core, &transcript, &plan);
@@ -228,6 +235,7 @@ fn finish_plan(
         token,
         asks_usage,
         sent: sent_exchanges,
+        beginning,
         open_account,
         answer: approvals.answer,
     };

@@ -4,6 +4,7 @@
 
 use super::Core;
 use super::adaptation::{AdaptationTries, Subject, learned, placement};
+use super::beginning::{Beginning, Changes, THINKING};
 use super::exchange_form::{ExchangeForm, is_refusal, is_too_long};
 use super::length::{Length, plan_shorter};
 use super::notes::{BROKEN_HISTORY, TOOLS_UNSUPPORTED, note_sizes};
@@ -14,7 +15,7 @@ use crate::reasks::Reasks;
 use crate::settings::Tell;
 use bytes::Bytes;
 use dialects::error::UpstreamError;
-use dialects::refusal::{named_lengths, open_call, overflows};
+use dialects::refusal::{named_lengths, open_call, overflows, refuses_thinking};
 use dialects::variant::{Added, Asking, PlannedRequest, Tools, Variant};
 use model::Transcript;
 use model::adaptation::{Adaptation, Adaptations};
@@ -62,6 +63,9 @@ pub(super) struct RequestForms {
     length: Length,
     /// What the model is known to refuse.
     refusals: ModelRefusals,
+    /// How the conversation's beginning was sent, where what the model thinks is bound to that; until it is stored how this
+    /// request was sent.
+    beginning: Option<Beginning>,
     tries: AdaptationTries,
     tried: Vec<Adaptation>,
     /// The upstream refused the request in every form: its reply shows nothing that the model accepts.
@@ -85,6 +89,7 @@ pub(super) struct FirstForm<'a> {
     pub(super) restored: Vec<(usize, Bytes)>,
     pub(super) length: Length,
     pub(super) refusals: ModelRefusals,
+    pub(super) beginning: Option<Beginning>,
     pub(super) model_name: &'a str,
     pub(super) answers: &'a AnswerTools,
     /// Usage is to be requested for the stream.
@@ -105,7 +110,8 @@ pub(super) enum AfterRefusal {
 impl RequestForms {
     /// The first form of a planned request. Observing, the request goes out as it came.
     pub(super) fn new(core: &mut Core, first: FirstForm<'_>) -> Self {
-        let FirstForm { transcript, mut restored, length, refusals, model_name, answers, asks_usage } = first;
+        let FirstForm { transcript, mut restored, length, refusals, beginning, .. } = first;
+        let FirstForm { model_name, answers, asks_usage, .. } = first;
         let keeps_tools = core.request.choice == Choice::Forced || !answers.declared.is_empty();
         let tries = AdaptationTries::new(&core.request, subject_of(core, keeps_tools, !restored.is_empty()));
         let (settings, known) = (&core.shared.settings.notices, refusals.known());
@@ -120,12 +126,13 @@ impl RequestForms {
         variant.ask_usage = asks_usage;
         note_left_out(core, &variant);
         note_known_refusals(core, &refusals, tries.avoided(&variant));
-        Self {
+        let mut forms = Self {
             variant,
             restored,
             transcript: Some(transcript),
             length,
             refusals,
+            beginning,
             tries,
             tried: Vec::new(),
             is_refused: false,
@@ -134,7 +141,26 @@ impl RequestForms {
             refuses_landing: false,
             keeps_tools,
             answer: answers.last().map(str::to_owned),
+        };
+        forms.leave_out_thinking(core);
+        forms
+    }
+
+    /// Leaves out what the model thought where the request no longer begins as it did then.
+    fn leave_out_thinking(&mut self, core: &mut Core) {
+        let (Some(beginning), Some(transcript)) = (&self.beginning, &self.transcript) else { return };
+        if core.is_observing() {
+            return;
         }
+        let left_out = beginning.leave_out(transcript, self.changes(core));
+        self.variant.without_thinking = left_out.items;
+        if let Some(cause) = left_out.cause {
+            core.record.act(On::Request, THINKING, cause, 1);
+        }
+    }
+
+    fn changes<'a>(&'a self, core: &'a Core) -> Changes<'a> {
+        Changes { plan: &core.plan, restored: &self.restored, adapted: self.variant.adapted }
     }
 
     pub(super) fn variant(&self) -> &Variant {
@@ -232,6 +258,17 @@ impl RequestForms {
 
     /// Chooses the next variant after an upstream's error; true if there is one to try.
     pub(super) fn falls_back(&mut self, core: &mut Core, status: u16, error: &UpstreamError) -> bool {
+        let falls_back = self.chooses_next(core, status, error);
+        if falls_back {
+            self.leave_out_thinking(core);
+        }
+        falls_back
+    }
+
+    fn chooses_next(&mut self, core: &mut Core, status: u16, error: &UpstreamError) -> bool {
+        if refuses_thinking(status, error) {
+            return self.forgets_thinking(core);
+        }
         if overflows(status, error) {
             return self.makes_room(core, error);
         }
@@ -270,6 +307,13 @@ impl RequestForms {
         true
     }
 
+    /// Leaves out what the model thought, which the upstream has refused; true if toolrein may have caused that.
+    fn forgets_thinking(&mut self, core: &mut Core) -> bool {
+        let may_be_own = self.beginning.as_mut().is_some_and(Beginning::note_refusal) && !core.is_observing();
+        core.record.fallbacks.extend(may_be_own.then_some(Retry::Thinking));
+        may_be_own
+    }
+
     /// What toolrein wrote into the request that was refused, beside its messages.
     fn added(&self, core: &Core) -> Added {
         let Core { dialect, body, request, plan, .. } = core;
@@ -288,6 +332,13 @@ impl RequestForms {
     pub(super) fn accept(&mut self, core: &mut Core) {
         self.transcript = None;
         let is_unsent = core.record.upstream_requests == 0;
+        if !self.is_refused
+            && !is_unsent
+            && let Some(beginning) = self.beginning.take()
+        {
+            let sent = beginning.sent(self.changes(core), self.variant.without_thinking);
+            core.store(Writes::from_fact(sent.0, sent.1));
+        }
         if core.is_observing() || self.variant.asking.is_some() || self.is_refused || is_unsent {
             return;
         }
@@ -577,6 +628,7 @@ mod tests {
             restored: Vec::new(),
             length: Length::default(),
             refusals: ModelRefusals::new(keys, Hash(1), KnownEvidence::default(), remember, 1_000),
+            beginning: None,
             model_name: "m",
             answers: &AnswerTools::default(),
             asks_usage: false,

@@ -60,14 +60,23 @@ impl Running {
             token,
             asks_usage,
             sent,
+            beginning,
             open_account,
             ..
         } = planned;
         let named = &core.shared.settings.reask.answer_tools;
         let answers = AnswerTools::of(&core.planned_request(&core.plan, &[]), named);
         let (model_name, answering) = (&*model_name, &answers);
-        let first =
-            FirstForm { transcript, restored, length, refusals, model_name, answers: answering, asks_usage };
+        let first = FirstForm {
+            transcript,
+            restored,
+            length,
+            refusals,
+            beginning,
+            model_name,
+            answers: answering,
+            asks_usage,
+        };
         let forms = RequestForms::new(core, first);
         let judging = judging_of(core, judge, answers, token, forms.restored());
         let is_restored = !forms.restored().is_empty();

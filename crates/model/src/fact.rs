@@ -41,6 +41,7 @@ pub enum RecordKind {
     Pins,
     UpstreamHistory,
     Account,
+    Beginning,
     Sum,
 }
 
@@ -66,6 +67,7 @@ impl RecordKind {
             Self::Pins => b'i',
             Self::UpstreamHistory => b'u',
             Self::Account => b'b',
+            Self::Beginning => b'g',
             Self::Sum => b'd',
         }
     }
@@ -241,6 +243,7 @@ mod tests {
             RecordKind::Pins,
             RecordKind::UpstreamHistory,
             RecordKind::Account,
+            RecordKind::Beginning,
             RecordKind::Sum,
         ];
         assert_eq!(kinds.map(|kind| kind as usize).to_vec(), (0..RecordKind::COUNT).collect::<Vec<_>>());

@@ -464,9 +464,9 @@ impl Transcript {
 
     /// The estimated tokens of the request's instructions outside of its messages.
     pub fn instructions_tokens(&self) -> Estimate {
-        self.request.instructions.map_or(Estimate::ZERO, |text| {
-            (MESSAGE_OVERHEAD + estimate_json(text.raw(&self.body))).scaled(self.token_factor)
-        })
+        let texts = self.request.instructions.iter();
+        let count = |text: &Str| MESSAGE_OVERHEAD + estimate_json(text.raw(&self.body));
+        texts.map(count).sum::<Estimate>().scaled(self.token_factor)
     }
 
     /// The estimated tokens of the tools that the request declares. Equal lists of tools are counted once.

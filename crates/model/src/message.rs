@@ -124,6 +124,8 @@ pub struct Message {
     /// It holds the upstream's own record of what came before, such as a compaction: policies that shorten the context
     /// do not reach across it.
     pub seals: bool,
+    /// It holds what the model thought, in a form that the upstream checks.
+    pub reasons: bool,
 }
 
 impl Message {

@@ -49,8 +49,8 @@ pub struct Request {
     /// The top object with its braces.
     pub span: Span,
     pub model: Option<Str>,
-    /// Instructions outside of the messages, which come before them.
-    pub instructions: Option<Str>,
+    /// Instructions outside of the messages, which come before them: each text, in order.
+    pub instructions: Vec<Str>,
     pub messages: Vec<Message>,
     /// The name of the conversation or of the reply that the upstream is to continue.
     pub continues: Option<String>,
@@ -60,6 +60,8 @@ pub struct Request {
     pub is_stored: bool,
     /// The reply may be continued by its id, or in its conversation, and the client does not send the history itself.
     pub may_be_continued: bool,
+    /// What the model thought is bound to all that it saw before, so that the upstream refuses it after another beginning.
+    pub binds_reasoning: bool,
     /// A message has an id that toolrein gave it, which the upstream does not know.
     pub own_ids: bool,
     /// The `messages` array with its brackets.

@@ -192,6 +192,34 @@ impl Fact for SentExchanges {
     const ROOM: Room = Room::Conversations;
 }
 
+/// How a request whose reasoning is bound to what came before was sent: its conversation is the beginning of later ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SentBeginning {
+    /// A digest of all that toolrein changed in it; 0 if it changed nothing.
+    pub changes: u64,
+    /// So many of its first items were sent without what the model thought.
+    pub without_thinking: usize,
+}
+
+/// Both numbers, separated by a space.
+impl Record for SentBeginning {
+    fn to_body(&self) -> Option<Vec<u8>> {
+        Some(format!("{} {}", self.changes, self.without_thinking).into_bytes())
+    }
+
+    fn from_body(body: &[u8]) -> Option<Self> {
+        let at = memchr::memchr(b' ', body)?;
+        let without_thinking = usize::try_from(parse_number(&body[at + 1..])?).ok()?;
+        Some(Self { changes: parse_number(&body[..at])?, without_thinking })
+    }
+}
+
+impl Fact for SentBeginning {
+    const KIND: RecordKind = RecordKind::Beginning;
+    const RETENTION: Retention = Retention::Value;
+    const ROOM: Room = Room::Conversations;
+}
+
 /// What is known of a conversation that the upstream keeps, as its dialect writes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamRecord(pub Bytes);

@@ -267,6 +267,7 @@ impl SampleRequest {
             odd,
             is_ambiguous: false,
             seals: item.seals,
+            reasons: false,
         });
         self.request.has_odd_text |= odd;
         self.line("\n");

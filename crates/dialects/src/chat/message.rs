@@ -39,6 +39,7 @@ pub fn parse_message(scanner: &mut Scanner<'_>) -> Result<Message, Fault> {
         odd: false,
         is_ambiguous: false,
         seals: false,
+        reasons: false,
     };
     let (start, odd_before) = (scanner.at(), scanner.odd());
     scanner.clear_odd();

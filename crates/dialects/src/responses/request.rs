@@ -242,7 +242,7 @@ fn parse_member(
     match &*name {
         b"model" => request.model = string_or_skip(scanner)?,
         b"input" => parse_input(request, scanner)?,
-        b"instructions" => request.instructions = string_or_skip(scanner)?,
+        b"instructions" => request.instructions = string_or_skip(scanner)?.into_iter().collect(),
         b"tools" => {
             request.declares_tools = kind == Kind::Array;
             parse_tools(request, scanner, None)?;
@@ -320,7 +320,8 @@ fn rest_of_items(request: &mut Request, scanner: &mut Scanner<'_>) -> Result<(),
 
 fn message(span: Span, role: Role, content: Content) -> Message {
     let (calls, tool_call_id, name) = (Calls::default(), None, None);
-    Message { span, role, content, calls, tool_call_id, name, odd: false, is_ambiguous: false, seals: false }
+    let (odd, is_ambiguous, seals, reasons) = (false, false, false, false);
+    Message { span, role, content, calls, tool_call_id, name, odd, is_ambiguous, seals, reasons }
 }
 
 fn add_item(request: &mut Request, group: &mut Group, item: Item, body: &[u8]) -> Result<(), Fault> {

@@ -9,6 +9,8 @@ pub enum Retry {
     Adapted(Adaptation),
     /// On a new connection, since the old one was stale.
     Stale,
+    /// Without what the model thought, which the upstream had refused: how the conversation began is not known any more.
+    Thinking,
 }
 
 impl Retry {
@@ -17,6 +19,7 @@ impl Retry {
         match self {
             Self::Adapted(adaptation) => adaptation.as_str(),
             Self::Stale => "stale",
+            Self::Thinking => "thinking",
         }
     }
 }
