@@ -371,3 +371,97 @@ pub fn calls_in_response_stream(bytes: &[u8]) -> Vec<Call> {
     found.retain(|call| !call.name.is_empty());
     expanded(found)
 }
+
+/// Every call that a client might find in a whole reply of the Messages API.
+pub fn calls_in_message(body: &[u8]) -> Vec<Call> {
+    let text = String::from_utf8_lossy(body);
+    let mut found: Vec<Call> = read(&text).iter().flat_map(content_calls).collect();
+    found.retain(|call| !call.name.is_empty());
+    expanded(found)
+}
+
+fn content_calls(message: &Json) -> Vec<Call> {
+    message.all("content").flat_map(Json::items).flat_map(block_calls).collect()
+}
+
+/// The readings of a block that may be a call of the client's: what the provider runs is run by nobody else.
+fn block_calls(block: &Json) -> Vec<Call> {
+    let is_call = block.all("type").filter_map(Json::text).any(|kind| folded(kind) == "tool_use");
+    if is_call { readings(block) } else { Vec::new() }
+}
+
+/// Every call that a client might put together from a stream of the Messages API: from the head, from the start of a block,
+/// and from pieces by the index of a block or by its position, whether the block is stopped or not. The lines that name an
+/// event are not read.
+pub fn calls_in_message_stream(bytes: &[u8]) -> Vec<Call> {
+    let text = String::from_utf8_lossy(bytes);
+    let mut found = Vec::new();
+    for split in [events_by_blank_lines(&text), events_by_lines(&text)] {
+        // The calls that began under an index, and those of each block in the order of the blocks.
+        let mut by_index: BTreeMap<String, Vec<Call>> = BTreeMap::new();
+        let mut by_position: Vec<Vec<Call>> = Vec::new();
+        for event in split.iter().filter_map(|data| read(data)) {
+            found.extend(event.all("message").chain([&event]).flat_map(content_calls));
+            let index = event.all("index").last().map_or_else(String::new, index_key);
+            for block in event.all("content_block") {
+                let read = block_calls(block);
+                let begun: Vec<Call> = read
+                    .iter()
+                    .map(|call| Call { name: call.name.clone(), arguments: String::new() })
+                    .collect();
+                by_index.entry(index.clone()).or_default().extend(begun.iter().cloned());
+                by_position.push(begun);
+                found.extend(read);
+            }
+            let at: Option<usize> = index.parse().ok();
+            let pieces = event.all("delta").flat_map(|delta| delta.all("partial_json")).map(Json::arguments);
+            for piece in pieces {
+                let of_index = by_index.get_mut(&index).into_iter().flatten();
+                let of_position = at.and_then(|at| by_position.get_mut(at)).into_iter().flatten();
+                of_index.chain(of_position).for_each(|call| call.arguments.push_str(&piece));
+            }
+        }
+        found.extend(by_index.into_values().flatten().chain(by_position.into_iter().flatten()));
+    }
+    found.retain(|call| !call.name.is_empty());
+    expanded(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cities(calls: &[Call]) -> Vec<&str> {
+        let known = |call: &&Call| call.name == "get_weather";
+        calls.iter().filter(known).map(|call| call.arguments.as_str()).collect()
+    }
+
+    #[test]
+    fn a_call_of_the_messages_api_is_found_at_each_of_its_places() {
+        let start = |index: &str, input: &str| {
+            format!(
+                "data: {{\"type\":\"content_block_start\",\"index\":{index},\"content_block\":{{\"type\":\"tool_use\",\"id\":\"t\",\"name\":\"get_weather\",\"input\":{input}}}}}\n\n"
+            )
+        };
+        let delta = |index: &str, json: &str| {
+            format!(
+                "data: {{\"type\":\"content_block_delta\",\"index\":{index},\"delta\":{{\"type\":\"input_json_delta\",\"partial_json\":\"{json}\"}}}}\n\n"
+            )
+        };
+        for (stream, expected) in [
+            (start("0", "{}") + &delta("0", "x"), vec!["x", "{}"]),
+            (start("0", "{\"a\":1}"), vec!["", "{\"a\":1}"]),
+            // By position, the pieces of index 0 belong to the block that began first.
+            (start("3", "{}") + &delta("0", "x"), vec!["", "x", "{}"]),
+            (
+                "event: ping\ndata: {\"type\":\"message_start\",\"message\":{\"content\":[{\"type\":\"tool_use\",\"name\":\"get_weather\",\"input\":{}}]}}\n\n".to_owned(),
+                vec!["{}"],
+            ),
+            (start("0", "{}").replace("\"tool_use\"", "\"server_tool_use\""), vec![]),
+        ] {
+            assert_eq!(cities(&calls_in_message_stream(stream.as_bytes())), expected, "{stream}");
+        }
+        let whole = br#"{"content":[{"type":"text"},{"type":"tool_use","name":"get_weather","input":{}}]}"#;
+        assert_eq!(cities(&calls_in_message(whole)), ["{}"]);
+    }
+}
