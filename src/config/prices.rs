@@ -16,12 +16,16 @@ pub struct Rates {
     /// Of the prompt.
     #[serde(with = "rate")]
     pub input: u64,
-    /// Of the part of the prompt that is read from the provider's cache; left out: as `input`.
+    /// Of the part of the prompt that is read from the provider's cache; left out: as `input`, of a Claude model a tenth.
     #[serde(with = "optional_rate", default, skip_serializing_if = "Option::is_none")]
     pub cached_input: Option<u64>,
-    /// Of the part of the prompt that is written to the provider's cache; left out: as `input`.
+    /// Of the part of the prompt that is written to the provider's cache; left out: as `input`, of a Claude model 1.25 times
+    /// as much.
     #[serde(with = "optional_rate", default, skip_serializing_if = "Option::is_none")]
     pub cache_write: Option<u64>,
+    /// Of the part of that which the cache keeps for an hour; left out: twice `input`, as Anthropic bills it.
+    #[serde(with = "optional_rate", default, skip_serializing_if = "Option::is_none")]
+    pub cache_write_hour: Option<u64>,
     /// Of the completion.
     #[serde(with = "rate")]
     pub output: u64,
@@ -52,6 +56,7 @@ struct FlatRates {
     input: f64,
     cached_input: Option<f64>,
     cache_write: Option<f64>,
+    cache_write_hour: Option<f64>,
     output: f64,
     reasoning: Option<f64>,
 }
@@ -93,12 +98,16 @@ pub(super) fn own_prices(models: &BTreeMap<String, Model>) -> Vec<(Pattern, Pric
 impl Rates {
     /// The price of the model, or the pattern of models, of this name.
     fn price(&self, name: Arc<str>) -> Price {
-        let Self { input, cached_input, cache_write, output, reasoning } = *self;
+        let Self { input, cached_input, cache_write, cache_write_hour, output, reasoning } = *self;
+        // Anthropic's cache has its prices in proportion to the prompt's.
+        let is_claude = name.contains("claude");
+        let (read, written) = if is_claude { (input / 10, input / 4 * 5) } else { (input, input) };
         Price {
             name,
             input,
-            cached_input: cached_input.unwrap_or(input),
-            cache_write: cache_write.unwrap_or(input),
+            cached_input: cached_input.unwrap_or(read),
+            cache_write: cache_write.unwrap_or(written),
+            cache_write_hour: cache_write_hour.unwrap_or(input.saturating_mul(2)),
             output,
             reasoning: reasoning.unwrap_or(output),
         }
@@ -112,6 +121,7 @@ impl FlatRates {
             input: micros(self.input),
             cached_input: self.cached_input.map(micros),
             cache_write: self.cache_write.map(micros),
+            cache_write_hour: self.cache_write_hour.map(micros),
             output: micros(self.output),
             reasoning: self.reasoning.map(micros),
         }
@@ -166,6 +176,7 @@ mod tests {
             input: 2_000_000,
             cached_input: Some(500_000),
             cache_write: Some(2_500_000),
+            cache_write_hour: Some(5_000_000),
             output: 8_000_000,
             reasoning: Some(4_000_000),
         };
@@ -188,7 +199,13 @@ mod tests {
         ] {
             assert_eq!(price(&rates).of(&usage), nanodollars, "{usage:?}");
         }
-        let plain = Rates { cached_input: None, cache_write: None, reasoning: None, ..rates };
+        let for_an_hour = Usage { cache_written_hour: 60, ..usage(1_000, 400, 100, 0, 0) };
+        assert_eq!(price(&rates).of(&for_an_hour), 500 * 2_000 + 400 * 500 + 40 * 2_500 + 60 * 5_000);
+        let plain =
+            Rates { cached_input: None, cache_write: None, cache_write_hour: None, reasoning: None, ..rates };
         assert_eq!(price(&plain).of(&usage(10, 4, 4, 10, 5)), 10 * 2_000 + 10 * 8_000);
+        assert_eq!(price(&plain).of(&for_an_hour), 940 * 2_000 + 60 * 4_000);
+        let claude = plain.price("claude-*".into());
+        assert_eq!(claude.of(&for_an_hour), 500 * 2_000 + 400 * 200 + 40 * 2_500 + 60 * 4_000);
     }
 }

@@ -63,7 +63,8 @@ fn the_shipped_file_has_every_key_and_no_other() {
     let Value::Object(code) = serde_json::to_value(&default).unwrap() else { panic!() };
     let mut paper = table_of(&shipped::with_all_that_is_off());
     let models = paper["model"].as_object().unwrap().values().cloned().collect::<Vec<_>>();
-    let price = serde_json::json!({ "input": 2.5, "cached_input": 1.25, "cache_write": 2.5, "output": 10.0, "reasoning": 10.0 });
+    let price = serde_json::json!({ "input": 2.5, "cached_input": 1.25, "cache_write": 2.5, "cache_write_hour": 5.0,
+        "output": 10.0, "reasoning": 10.0 });
     let expected = serde_json::json!({ "token_factor": 1.0, "context_window": 0, "price": price });
     assert_eq!(models, [expected]);
     let Value::Object(policies) = paper.remove("policy").unwrap() else { panic!() };

@@ -29,7 +29,7 @@ pub struct UpstreamError {
     /// The texts, outermost first, without repetition; empty if the error has no text. A validation error is prefixed
     /// with the path it names: `body.tools: Extra inputs ...`.
     pub messages: Vec<String>,
-    /// The outermost `code`, numbers as text.
+    /// The outermost `code`, numbers as text; in an error of the Messages API the `error_code` of its `details`.
     pub code: Option<String>,
     /// The outermost `type` that names a kind of error, and not of an event. Alone it is no error.
     pub kind: Option<String>,
@@ -249,7 +249,9 @@ impl UpstreamError {
             Some(Value::Number(number)) => Some(number.to_string()),
             _ => None,
         };
-        self.code = self.code.take().or_else(|| as_text("code"));
+        let detailed = members.get("details").and_then(|details| details.get("error_code")?.as_str());
+        let detailed = || detailed.filter(|code| !code.is_empty()).map(|code| cut(code).to_owned());
+        self.code = self.code.take().or_else(|| as_text("code")).or_else(detailed);
         let is_event = |kind: &String| matches!(&**kind, "error" | "response.failed");
         self.kind = self.kind.take().or_else(|| as_text("type").filter(|kind| !is_event(kind)));
         self.param = self.param.take().or_else(|| as_text("param"));

@@ -38,7 +38,7 @@ pub use open_call::{OpenCall, open_call};
 pub use overflow::overflows;
 use rules::{MISSED, RULES, Rule, STREAM_OPTIONS};
 pub use streams::refuses_streamed_tools;
-pub use thinking::refuses_thinking;
+pub use thinking::refuses_signed_thinking;
 use words::{COMMA, STOP, normalise};
 
 /// How many messages of one error are judged.
@@ -50,7 +50,7 @@ const MESSAGES: usize = 8;
 /// the caller's key, credit or rate, which no change of the request avoids.
 #[must_use]
 pub fn classify(status: u16, error: &UpstreamError) -> Option<Adaptation> {
-    if is_about_the_caller(status) || is_about_content(error) {
+    if is_about_the_caller(status) || no_form_helps(error) {
         return None;
     }
     let texts: Vec<String> = texts(error).collect();
@@ -64,7 +64,7 @@ pub fn classify(status: u16, error: &UpstreamError) -> Option<Adaptation> {
 /// be a refusal of a late system message or of a tool message.
 #[must_use]
 pub fn alternative(status: u16, error: &UpstreamError) -> Option<Adaptation> {
-    if is_about_the_caller(status) || is_about_content(error) {
+    if is_about_the_caller(status) || no_form_helps(error) {
         return None;
     }
     let texts: Vec<String> = texts(error).collect();
@@ -83,7 +83,12 @@ fn is_about_the_caller(status: u16) -> bool {
     matches!(status, 401 | 402 | 407 | 408 | 429)
 }
 
-/// Errors about what the user wrote. They may quote it, and no variant of the request avoids them.
+/// Errors that no form of the request avoids: about what the user wrote, which they may quote, and about signed thinking.
+fn no_form_helps(error: &UpstreamError) -> bool {
+    is_about_content(error) || refuses_signed_thinking(error)
+}
+
+/// Errors about what the user wrote.
 fn is_about_content(error: &UpstreamError) -> bool {
     // `invalid_prompt` is none of them: OpenRouter gives it to every request that it cannot read.
     const CODES: [&str; 7] = [

@@ -21,6 +21,8 @@ pub struct Usage {
     pub cached: u64,
     /// The part of the prompt that was written to the provider's cache, which some providers bill at a higher price.
     pub cache_written: u64,
+    /// The part of `cache_written` that the cache keeps for an hour; Anthropic bills it at a price of its own.
+    pub cache_written_hour: u64,
     /// All tokens of the completion, reasoning included.
     pub completion: u64,
     /// The part of the completion that was spent on reasoning; never more than the completion.
@@ -62,6 +64,7 @@ impl Usage {
             prompt: self.prompt.saturating_add(other.prompt),
             cached: self.cached.saturating_add(other.cached),
             cache_written: self.cache_written.saturating_add(other.cache_written),
+            cache_written_hour: self.cache_written_hour.saturating_add(other.cache_written_hour),
             completion: self.completion.saturating_add(other.completion),
             reasoning: self.reasoning.saturating_add(other.reasoning),
             cost: self.cost.saturating_add(other.cost),
@@ -77,6 +80,10 @@ impl Usage {
 enum Within {
     /// `usage` itself.
     Usage,
+    /// An element of its `iterations` (Anthropic).
+    Iteration,
+    /// The `cache_creation` of either (Anthropic).
+    CacheCreation,
     /// Its `prompt_tokens_details`.
     Prompt,
     /// Its `completion_tokens_details`.
@@ -91,7 +98,9 @@ enum Within {
 impl Within {
     /// The object that is the member `key` of `usage`.
     fn member(key: &[u8]) -> Self {
-        if matches!(key, b"prompt_tokens_details" | b"input_tokens_details") {
+        if key == b"cache_creation" {
+            Self::CacheCreation
+        } else if matches!(key, b"prompt_tokens_details" | b"input_tokens_details") {
             Self::Prompt
         } else if matches!(key, b"completion_tokens_details" | b"output_tokens_details") {
             Self::Completion
@@ -112,7 +121,10 @@ pub(super) struct Counts {
     cached: [u64; 6],
     cache_written: [u64; 3],
     completion: [u64; 2],
-    reasoning: [u64; 2],
+    reasoning: [u64; 3],
+    /// Tokens that Anthropic wrote to its cache for five minutes, and for an hour.
+    written_for: [u64; 2],
+    iterations: [u64; 5],
     /// `total_tokens`, which shows whether the parts are counted within or beside.
     total: [u64; 1],
     costs: Costs,
@@ -145,17 +157,28 @@ impl Counts {
         self.lists().into_iter().flatten().all(|count| *count == 0) && self.costs.is_zero()
     }
 
-    fn lists(&self) -> [&[u64]; 6] {
-        [&self.prompt, &self.cached, &self.cache_written, &self.completion, &self.reasoning, &self.total]
+    fn lists(&self) -> [&[u64]; 8] {
+        [
+            &self.prompt,
+            &self.cached,
+            &self.cache_written,
+            &self.completion,
+            &self.reasoning,
+            &self.written_for,
+            &self.iterations,
+            &self.total,
+        ]
     }
 
-    fn lists_mut(&mut self) -> [&mut [u64]; 6] {
+    fn lists_mut(&mut self) -> [&mut [u64]; 8] {
         [
             &mut self.prompt,
             &mut self.cached,
             &mut self.cache_written,
             &mut self.completion,
             &mut self.reasoning,
+            &mut self.written_for,
+            &mut self.iterations,
             &mut self.total,
         ]
     }
@@ -214,6 +237,12 @@ impl Counts {
             let key = key.raw(scanner.text());
             match scanner.peek()? {
                 Kind::Object if within == Within::Usage => self.members(scanner, Within::member(key))?,
+                Kind::Object if within == Within::Iteration && key == b"cache_creation" => {
+                    self.members(scanner, Within::CacheCreation)?;
+                }
+                Kind::Array if within == Within::Usage && key == b"iterations" => {
+                    self.read_iterations(scanner)?;
+                }
                 Kind::Number | Kind::String => {
                     let number = scanner.skip()?.of(scanner.text());
                     if let Some(known) = self.place(within, key) {
@@ -231,9 +260,30 @@ impl Counts {
         Ok(())
     }
 
+    /// Reads Anthropic's `iterations`, each with counts like those of `usage`.
+    fn read_iterations(&mut self, scanner: &mut Scanner<'_>) -> Result<(), Fault> {
+        self.iterations = [0; 5];
+        scanner.array()?;
+        while scanner.element()? {
+            if scanner.peek()? != Kind::Object {
+                scanner.skip()?;
+                continue;
+            }
+            let mut counts = Self::default();
+            counts.members(scanner, Within::Iteration)?;
+            let one = counts.usage();
+            let parts = [one.prompt, one.cached, one.cache_written, one.cache_written_hour, one.completion];
+            for (sum, part) in self.iterations.iter_mut().zip(parts) {
+                *sum = if one.implausible { u64::MAX } else { sum.saturating_add(part) };
+            }
+        }
+        Ok(())
+    }
+
     /// The slot of the number `key`.
     #[inline(always)]
     fn place(&mut self, within: Within, key: &[u8]) -> Option<&mut u64> {
+        let within = if within == Within::Iteration { Within::Usage } else { within };
         // Compared as a whole slice: a byte-string pattern in a `match` is compared byte by byte.
         let is = |name: &[u8]| key == name;
         Some(match within {
@@ -243,12 +293,12 @@ impl Counts {
             Within::Usage if is(b"output_tokens") => &mut self.completion[1],
             Within::Usage if is(b"reasoning_tokens") => &mut self.reasoning[1],
             Within::Usage if is(b"total_tokens") => &mut self.total[0],
-            // DeepSeek; Mistral; Hugging Face and Together; Anthropic through gateways.
+            // DeepSeek; Mistral; Hugging Face and Together; Anthropic.
             Within::Usage if is(b"prompt_cache_hit_tokens") => &mut self.cached[1],
             Within::Usage if is(b"num_cached_tokens") => &mut self.cached[2],
             Within::Usage if is(b"cached_tokens") => &mut self.cached[3],
             Within::Usage if is(b"cache_read_input_tokens") => &mut self.cached[4],
-            // Vercel and Anthropic through gateways.
+            // Anthropic, and Vercel.
             Within::Usage if is(b"cache_creation_input_tokens") => &mut self.cache_written[1],
             Within::Usage => return None,
             _ => return self.place_of_detail(within, key),
@@ -266,6 +316,10 @@ impl Counts {
             Within::Prompt if is(b"cache_read_tokens") => &mut self.cached[5],
             Within::Prompt if is(b"cache_creation_tokens") => &mut self.cache_written[2],
             Within::Completion if is(b"reasoning_tokens") => &mut self.reasoning[0],
+            // Anthropic.
+            Within::Completion if is(b"thinking_tokens") => &mut self.reasoning[2],
+            Within::CacheCreation if is(b"ephemeral_5m_input_tokens") => &mut self.written_for[0],
+            Within::CacheCreation if is(b"ephemeral_1h_input_tokens") => &mut self.written_for[1],
             _ => return None,
         })
     }
@@ -273,14 +327,17 @@ impl Counts {
     /// For each number the first value above 0: some providers write several names and fill only one.
     pub(super) fn usage(&self) -> Usage {
         let is_plausible = |count: &u64| *count <= MOST_TOKENS;
+        let plausible = |count| if is_plausible(&count) { count } else { 0 };
         let first = |counts: &[u64]| {
             counts.iter().copied().find(|count| *count > 0 && is_plausible(count)).unwrap_or(0)
         };
         let lists = self.lists();
-        let [prompt, cached, cache_written, completion, reasoning, total] = lists.map(first);
+        let [prompt, cached, cache_written, completion, reasoning, _, _, total] = lists.map(first);
+        let [written_5m, written_1h] = self.written_for.map(plausible);
+        let cache_written = if cache_written > 0 { cache_written } else { written_5m + written_1h };
         let (cost, is_cost_plausible) = self.costs.nanodollars();
         // The total is in no sum.
-        let are_plausible = lists[..5].iter().copied().flatten().all(is_plausible);
+        let are_plausible = lists[..7].iter().copied().flatten().all(is_plausible);
         let (unknown_prompt, unknown_completion) = self.unknown(prompt, completion);
         let implausible = !are_plausible || !is_cost_plausible;
         let parts = Parts { prompt, cached, cache_written, completion, reasoning, total };
@@ -290,11 +347,17 @@ impl Counts {
         // Gemini counts its thoughts in the total alone.
         let unnamed = total.saturating_sub(prompt + completion);
         let completion = if prompt > 0 && are_plausible { completion + unnamed } else { completion };
-        let cached = cached.min(prompt);
+        // Anthropic's own sums do not contain all iterations: those of a compaction or of another model are billed too.
+        let [all_prompts, all_cached, all_written, all_hours, all_completions] =
+            self.iterations.map(plausible);
+        let (prompt, completion) = (prompt.max(all_prompts), completion.max(all_completions));
+        let cached = cached.max(all_cached).min(prompt);
+        let cache_written = cache_written.max(all_written).min(prompt - cached);
         Usage {
             prompt,
             cached,
-            cache_written: cache_written.min(prompt - cached),
+            cache_written,
+            cache_written_hour: written_1h.max(all_hours).min(cache_written),
             completion,
             reasoning: reasoning.min(completion),
             cost,
@@ -309,8 +372,8 @@ impl Counts {
     fn unknown(&self, prompt: u64, completion: u64) -> (bool, bool) {
         let has_fault = |counts: &[u64]| counts.iter().any(|count| *count > MOST_TOKENS);
         // By Anthropic's names a prompt is without the tokens of the cache.
-        let is_part =
-            self.prompt[0] == 0 && (has_fault(&self.cached[4..5]) || has_fault(&self.cache_written));
+        let is_part = self.prompt[0] == 0
+            && [&self.cached[4..5], &self.cache_written, &self.written_for].into_iter().any(has_fault);
         let no_prompt = (prompt == 0 && has_fault(&self.prompt)) || is_part;
         let no_completion = completion == 0 && has_fault(&self.completion);
         let any = no_prompt || no_completion;
@@ -327,7 +390,10 @@ impl Counts {
             parts.is_total(prompt) || parts.is_total(prompt + parts.reasoning)
         });
         // Where no total settles it: by Anthropic's own names, or because a part is more than the whole.
-        let has_names = self.prompt[0] == 0 && (self.cached[4] > 0 || self.cache_written[1] > 0);
+        let has_names = self.prompt[0] == 0
+            && (self.cached[4] > 0
+                || self.cache_written[1] > 0
+                || self.written_for.iter().any(|count| *count > 0));
         let is_beside = cached.max(cache_written) > prompt || (parts.total == 0 && has_names);
         settled.unwrap_or(if is_beside { both } else { 0 })
     }
@@ -469,6 +535,7 @@ fn count_in(number: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
     use serde_json::json;
 
     #[test]
@@ -579,6 +646,59 @@ mod tests {
         ] {
             let Usage { prompt, cached, cache_written, completion, reasoning, .. } = Usage::read(&usage);
             assert_eq!((prompt, cached, cache_written, completion, reasoning), expected, "{provider}");
+        }
+    }
+
+    #[test]
+    fn anthropics_counts_are_those_of_all_parts_of_the_prompt_and_of_all_iterations() {
+        let plain = Usage { prompt: 45, cached: 5, cache_written: 30, completion: 9, ..Usage::default() };
+        for (reported, usage, expected) in [
+            (
+                "a cache that lasts five minutes and one that lasts an hour",
+                json!({"input_tokens": 10, "cache_creation_input_tokens": 30, "cache_read_input_tokens": 5, "output_tokens": 9,
+                    "cache_creation": {"ephemeral_5m_input_tokens": 12, "ephemeral_1h_input_tokens": 18}}),
+                Usage { cache_written_hour: 18, ..plain },
+            ),
+            (
+                "the parts of what was written alone",
+                json!({"input_tokens": 10, "cache_read_input_tokens": 5, "output_tokens": 9,
+                    "cache_creation": {"ephemeral_5m_input_tokens": 12, "ephemeral_1h_input_tokens": 18}}),
+                Usage { cache_written_hour: 18, ..plain },
+            ),
+            (
+                "nothing that is not cached",
+                json!({"input_tokens": 0, "cache_read_input_tokens": 45, "output_tokens": 9,
+                    "output_tokens_details": {"thinking_tokens": 4}}),
+                Usage { cached: 45, cache_written: 0, reasoning: 4, ..plain },
+            ),
+            (
+                "no more for the hour than in all",
+                json!({"input_tokens": 10, "cache_creation_input_tokens": 30, "cache_read_input_tokens": 5, "output_tokens": 9,
+                    "cache_creation": {"ephemeral_1h_input_tokens": 99}}),
+                Usage { cache_written_hour: 30, ..plain },
+            ),
+            (
+                "an advisor beside two messages, and a kind that is not known",
+                json!({"input_tokens": 30, "output_tokens": 4, "iterations": [
+                    {"type": "message", "input_tokens": 10, "output_tokens": 3, "iterations": [{"input_tokens": 1000}]},
+                    {"type": "advisor_message", "input_tokens": 7, "output_tokens": 2, "cache_read_input_tokens": 5,
+                        "cache_creation": {"ephemeral_1h_input_tokens": 2}},
+                    {"type": "message", "input_tokens": 20, "output_tokens": 1}, 5, null, [],
+                    {"type": "new", "input_tokens": 1, "output_tokens": 3}]}),
+                Usage { cached: 5, cache_written: 2, cache_written_hour: 2, ..plain },
+            ),
+            (
+                "iterations that say less than the whole",
+                json!({"input_tokens": 45, "output_tokens": 9, "iterations": [{"input_tokens": 1, "output_tokens": 1}]}),
+                Usage { cached: 0, cache_written: 0, ..plain },
+            ),
+            (
+                "an iteration that none has",
+                json!({"input_tokens": 45, "output_tokens": 9, "iterations": [{"input_tokens": -1}, {"input_tokens": 9}]}),
+                Usage { cached: 0, cache_written: 0, implausible: true, ..plain },
+            ),
+        ] {
+            assert_eq!(Usage::read(&usage), expected, "{reported}");
         }
     }
 
@@ -706,6 +826,30 @@ mod tests {
         }
         let expected = Usage { prompt: 19, cached: 7, completion: 10, reasoning: 3, ..Usage::default() };
         assert_eq!(Usage::parse(openai.as_bytes()), expected);
+    }
+
+    /// A usage object of the Messages API, or an iteration of one, with any numbers.
+    fn any_usage() -> impl Strategy<Value = Value> {
+        let count = prop_oneof![0..2_000_u64, any::<u64>()];
+        prop::collection::vec(count, 7).prop_map(|counts| {
+            json!({"input_tokens": counts[0], "cache_read_input_tokens": counts[1], "cache_creation_input_tokens": counts[2],
+                "output_tokens": counts[3], "output_tokens_details": {"thinking_tokens": counts[4]},
+                "cache_creation": {"ephemeral_5m_input_tokens": counts[5], "ephemeral_1h_input_tokens": counts[6]}})
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn every_part_is_at_most_its_whole_and_no_sum_is_beyond_all_bounds(
+            usage in any_usage(),
+            iterations in prop::collection::vec(any_usage(), 0..4),
+        ) {
+            let mut usage = usage;
+            usage["iterations"] = iterations.into();
+            let Usage { prompt, cached, cache_written, cache_written_hour, completion, reasoning, .. } = Usage::read(&usage);
+            prop_assert!(cached + cache_written <= prompt && cache_written_hour <= cache_written && reasoning <= completion);
+            prop_assert!(prompt <= 5 * MOST_TOKENS && completion <= 2 * MOST_TOKENS, "{prompt} {completion}");
+        }
     }
 
     #[test]

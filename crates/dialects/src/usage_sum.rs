@@ -59,11 +59,9 @@ impl Usages {
     /// has read when it begins, and what it has written when it ends.
     pub fn last(&self) -> Option<Value> {
         let mut last = serde_json::from_slice(self.last.as_ref()?).ok()?;
-        let first = self.first.as_ref().and_then(|usage| serde_json::from_slice::<Map<_, _>>(usage).ok());
-        if let (Value::Object(last), Some(first)) = (&mut last, first) {
-            first.into_iter().for_each(|(name, value)| {
-                last.entry(name).or_insert(value);
-            });
+        let first = self.first.as_ref().and_then(|usage| serde_json::from_slice(usage).ok());
+        if let Some(first) = first {
+            complete(&mut last, first);
         }
         Some(last)
     }
@@ -93,11 +91,26 @@ fn is_report(usage: &Usage) -> bool {
     usage.billed() > 0 || usage.cost > 0 || usage.implausible
 }
 
-/// The sum of two usage objects: numbers of equal path are added, other members are those of `later`.
+/// Gives `last` what only the `first` report of the reply says: counts of one reply only grow, so that a 0 says nothing.
+fn complete(last: &mut Value, first: Value) {
+    match (last, first) {
+        (Value::Object(last), Value::Object(first)) => {
+            for (name, value) in first {
+                complete(last.entry(name).or_insert(Value::Null), value);
+            }
+        }
+        (last, first) if last.is_null() || last.as_f64() == Some(0.0) => *last = first,
+        _ => {}
+    }
+}
+
+/// The sum of two usage objects: numbers of equal path are added, lists (the `iterations` of the Messages API) are joined,
+/// other members are those of `later`.
 fn sum(earlier: &Value, later: &Value) -> Value {
     match (earlier, later) {
         (Value::Object(earlier), Value::Object(later)) => Value::Object(sum_members(earlier, later)),
         (Value::Number(a), Value::Number(b)) => Value::Number(add(a, b)),
+        (Value::Array(earlier), Value::Array(later)) => earlier.iter().chain(later).cloned().collect(),
         (earlier, Value::Null) => earlier.clone(),
         (_, later) => later.clone(),
     }
@@ -157,6 +170,97 @@ mod tests {
         usages.note(br#"{"input_tokens":7,"output_tokens":2}"#, None);
         assert_eq!(usages.last(), Some(json!({"input_tokens": 7, "output_tokens": 2})));
         assert_eq!(usages.sum(), Some(json!({"input_tokens": 107, "output_tokens": 52})));
+    }
+
+    /// Usage that Anthropic reported, by recorded replies: the reports of one reply, in order.
+    const RECORDED: &str = include_str!("../../../tests/data/messages/usage.jsonl");
+
+    /// What the reports of one reply of the Messages API come to, by their own names: the last number above 0 of each, and of
+    /// all iterations where these are more.
+    fn recomputed(reports: &[Value]) -> Usage {
+        let last = |path: &str| {
+            let mut numbers = reports.iter().rev().filter_map(|report| report.pointer(path)?.as_u64());
+            numbers.find(|number| *number > 0).unwrap_or(0)
+        };
+        let iterations = reports.iter().rev().find_map(|report| report["iterations"].as_array());
+        let all = |path: &str| -> u64 {
+            iterations.into_iter().flatten().filter_map(|one| one.pointer(path)?.as_u64()).sum()
+        };
+        let [read, written] = ["/cache_read_input_tokens", "/cache_creation_input_tokens"];
+        let prompt = ["/input_tokens", read, written];
+        Usage {
+            prompt: prompt.map(last).iter().sum::<u64>().max(prompt.map(all).iter().sum()),
+            cached: last(read).max(all(read)),
+            cache_written: last(written).max(all(written)),
+            cache_written_hour: last("/cache_creation/ephemeral_1h_input_tokens"),
+            completion: last("/output_tokens").max(all("/output_tokens")),
+            reasoning: last("/output_tokens_details/thinking_tokens"),
+            ..Usage::default()
+        }
+    }
+
+    #[test]
+    fn recorded_usage_of_the_messages_api_is_billed_whole_and_summed_over_replies() {
+        let (mut usages, mut expected) = (Usages::default(), Vec::new());
+        for line in RECORDED.lines() {
+            let reply: Value = serde_json::from_str(line).unwrap();
+            let reports = reply["reports"].as_array().unwrap();
+            reports.iter().for_each(|report| usages.note(report.to_string().as_bytes(), None));
+            let usage = recomputed(reports);
+            // A programmatic call begins with a reply that reports no tokens.
+            if usage.billed() > 0 {
+                assert_eq!(usages.tokens().last(), Some(&usage), "{line}");
+                expected.push((usage, reports.clone()));
+            }
+            usages.begin_next_reply();
+        }
+        assert!(expected.len() > 60, "{}", expected.len());
+        assert_eq!(usages.tokens(), expected.iter().map(|(usage, _)| *usage).collect::<Vec<_>>());
+        let total = usages.total().unwrap();
+        for name in
+            ["input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"]
+        {
+            let last = |reports: &Vec<Value>| {
+                let mut numbers = reports.iter().rev().filter_map(|report| report[name].as_u64());
+                numbers.find(|number| *number > 0).unwrap_or(0)
+            };
+            let sum: u64 = expected.iter().map(|(_, reports)| last(reports)).sum();
+            assert_eq!(total[name], sum, "{name}");
+        }
+        let iterations = expected.iter().filter_map(|(_, reports)| reports.last()?["iterations"].as_array());
+        assert_eq!(total["iterations"].as_array().unwrap().len(), iterations.map(Vec::len).sum::<usize>());
+    }
+
+    #[test]
+    fn usage_of_the_messages_api_is_summed_member_by_member_and_its_iterations_are_joined() {
+        let mut usages = Usages::default();
+        usages.note(
+            br#"{"input_tokens":10,"cache_creation_input_tokens":30,"cache_read_input_tokens":5,"cache_creation":{"ephemeral_5m_input_tokens":10,"ephemeral_1h_input_tokens":20},"output_tokens":1,"service_tier":"standard","server_tool_use":{"web_search_requests":1}}"#,
+            None,
+        );
+        usages.note(
+            br#"{"input_tokens":0,"cache_creation":null,"output_tokens":40,"iterations":[{"type":"message","input_tokens":10,"output_tokens":40}]}"#,
+            None,
+        );
+        usages.begin_next_reply();
+        usages.note(
+            br#"{"input_tokens":7,"cache_creation_input_tokens":4,"cache_read_input_tokens":35,"cache_creation":{"ephemeral_5m_input_tokens":4,"ephemeral_1h_input_tokens":0},"output_tokens":3,"service_tier":"priority","server_tool_use":{"web_search_requests":2,"web_fetch_requests":1},"iterations":[{"type":"compaction","input_tokens":900,"output_tokens":50},{"type":"message","input_tokens":7,"output_tokens":3}]}"#,
+            None,
+        );
+        let iteration = |kind: &str, input: u32, output: u32| json!({"type": kind, "input_tokens": input, "output_tokens": output});
+        assert_eq!(
+            usages.sum(),
+            Some(json!({
+                "input_tokens": 17, "cache_creation_input_tokens": 34, "cache_read_input_tokens": 40,
+                "cache_creation": {"ephemeral_5m_input_tokens": 14, "ephemeral_1h_input_tokens": 20},
+                "output_tokens": 43, "service_tier": "priority",
+                "server_tool_use": {"web_search_requests": 3, "web_fetch_requests": 1},
+                "iterations": [iteration("message", 10, 40), iteration("compaction", 900, 50), iteration("message", 7, 3)]
+            }))
+        );
+        let [first, second] = usages.tokens()[..] else { panic!("two replies") };
+        assert_eq!((first.prompt, first.cache_written, first.cache_written_hour), (45, 30, 20));
+        assert_eq!((second.prompt, second.cached, second.completion), (907, 35, 53));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::Core;
 use bytes::Bytes;
 use dialects::error::UpstreamError;
 use dialects::error::friendly::status_of;
-use dialects::refusal::{may_be_about_the_form, overflows};
+use dialects::refusal::{may_be_about_the_form, overflows, refuses_signed_thinking};
 
 /// The form in which the hidden exchanges of one client request are written.
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,7 +39,10 @@ pub(super) fn is_refusal(status: u16, error: &UpstreamError) -> bool {
     let is_about_the_caller = |status| matches!(status, 401..=403 | 407 | 408 | 425 | 429);
     let meant = status_of(error);
     match status {
-        400..=499 => !is_about_the_caller(status) && !is_about_the_caller(meant) && meant != 503,
+        400..=499 => {
+            let is_final = is_about_the_caller(status) || is_about_the_caller(meant);
+            !is_final && !matches!(meant, 503 | 529) && !refuses_signed_thinking(error)
+        }
         _ => may_be_about_the_form(status, error),
     }
 }

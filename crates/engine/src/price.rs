@@ -17,6 +17,8 @@ pub struct Price {
     pub cached_input: u64,
     /// Of the part of the prompt that is written to the provider's cache.
     pub cache_write: u64,
+    /// Of the part of that which the cache keeps for an hour.
+    pub cache_write_hour: u64,
     /// Of the completion.
     pub output: u64,
     /// Of the part of the completion that is reasoning.
@@ -38,11 +40,13 @@ impl Price {
     pub fn of(&self, usage: &Usage) -> u64 {
         let cached = usage.cached.min(usage.prompt);
         let written = usage.cache_written.min(usage.prompt - cached);
+        let written_hour = usage.cache_written_hour.min(written);
         let thoughts = usage.reasoning.min(usage.completion);
         let parts = [
             (usage.prompt - cached - written, self.input),
             (cached, self.cached_input),
-            (written, self.cache_write),
+            (written - written_hour, self.cache_write),
+            (written_hour, self.cache_write_hour),
             (usage.completion - thoughts, self.output),
             (thoughts, self.reasoning),
         ];

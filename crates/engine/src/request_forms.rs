@@ -15,7 +15,7 @@ use crate::reasks::Reasks;
 use crate::settings::Tell;
 use bytes::Bytes;
 use dialects::error::UpstreamError;
-use dialects::refusal::{named_lengths, open_call, overflows, refuses_thinking};
+use dialects::refusal::{named_lengths, open_call, overflows, refuses_signed_thinking};
 use dialects::variant::{Added, Asking, PlannedRequest, Tools, Variant};
 use model::Transcript;
 use model::adaptation::{Adaptation, Adaptations};
@@ -266,7 +266,7 @@ impl RequestForms {
     }
 
     fn chooses_next(&mut self, core: &mut Core, status: u16, error: &UpstreamError) -> bool {
-        if refuses_thinking(status, error) {
+        if refuses_signed_thinking(error) {
             return self.forgets_thinking(core);
         }
         if overflows(status, error) {

@@ -1,5 +1,6 @@
-//! Errors for people: one plain sentence on what to do, in OpenAI's shape, beside a sanitised copy of the upstream's own
-//! error. What programs decide by (`type`, `code`, `param`) stays.
+//! Errors for people: one plain sentence on what to do, beside a sanitised copy of the upstream's own error. What programs
+//! decide by stays: `type`, `code` and `param` in OpenAI's shape; in that of the Messages API `type`, `details`, `request_id`
+//! and the upstream's own words, before the sentence.
 
 use super::sanitised::{sanitised, sanitised_text};
 use super::{UpstreamError, parse};
@@ -35,7 +36,7 @@ impl Trouble {
         if is_lost(status, error) {
             return Some(Self::Lost);
         }
-        if error.kind.as_deref() == Some("insufficient_quota") {
+        if error.kind.as_deref() == Some("insufficient_quota") || lacks_credit(error) {
             return Some(Self::Credit);
         }
         match (error.code.as_deref().unwrap_or_default(), status) {
@@ -99,6 +100,11 @@ const KEPT: [&str; 8] = [
     "no file found",
 ];
 
+/// Whether the account has no credit left. Anthropic says it with status 400 and the type of an invalid request.
+fn lacks_credit(error: &UpstreamError) -> bool {
+    error.messages.iter().any(|message| message.to_lowercase().contains("credit balance is too low"))
+}
+
 /// Whether the upstream lacks something that the request refers to. An unknown model or address does not count.
 fn is_lost(status: u16, error: &UpstreamError) -> bool {
     let names_it = |message: &String| {
@@ -106,7 +112,7 @@ fn is_lost(status: u16, error: &UpstreamError) -> bool {
         KEPT.iter().any(|thing| message.contains(thing))
     };
     match error.code.as_deref() {
-        Some("previous_response_not_found") => true,
+        Some("previous_response_not_found" | "thread_not_found") => true,
         Some("model_not_found") => false,
         _ => status == 404 && error.messages.iter().any(names_it),
     }
@@ -119,20 +125,24 @@ pub fn status_of(error: &UpstreamError) -> u16 {
     error.status.or_else(|| by_word(&error.code)).or_else(|| by_word(&error.kind)).unwrap_or(502)
 }
 
-/// The status of a code or type, of OpenAI's and Anthropic's lists.
+/// The status of a code or type, of OpenAI's and Anthropic's lists; the names in capitals are vLLM's types.
 fn status_of_word(word: &str) -> Option<u16> {
     Some(match word {
         "invalid_api_key" | "authentication_error" => 401,
         "billing_error" => 402,
         "permission_error" => 403,
-        "model_not_found" | "not_found_error" => 404,
+        "model_not_found" | "not_found_error" | "thread_not_found" | "NotFoundError" => 404,
         "request_too_large" => 413,
         "insufficient_quota" | "rate_limit_exceeded" | "rate_limit_error" => 429,
-        "context_length_exceeded" | "invalid_request_error" | "content_filter" | "invalid_prompt" => 400,
+        "context_length_exceeded"
+        | "invalid_request_error"
+        | "content_filter"
+        | "invalid_prompt"
+        | "BadRequestError" => 400,
         // Images that cannot be fetched, read or accepted.
         word if word.starts_with("image_") || word.contains("_image") => 400,
         "server_error" | "api_error" => 500,
-        "overloaded_error" => 503,
+        "overloaded_error" => 529,
         "timeout_error" => 504,
         _ => return None,
     })
@@ -145,6 +155,9 @@ pub fn friendly_body(status: u16, body: &[u8]) -> Option<Bytes> {
     let value: Value = serde_json::from_slice(body).unwrap_or_default();
     let said = said(&value);
     let upstream = if value.is_null() { text_of(body) } else { sanitised(&value) };
+    if is_of_messages_api(&value) {
+        return Some(friendly_envelope(&value, advice, upstream).to_string().into());
+    }
     let mut new = Map::from_iter([("message".to_owned(), advice.into())]);
     for name in ["type", "param", "code"] {
         new.insert(name.to_owned(), said.and_then(|said| said.get(name)).cloned().unwrap_or_default());
@@ -159,6 +172,24 @@ pub fn friendly_body(status: u16, body: &[u8]) -> Option<Bytes> {
     Some(json!({ "error": new }).to_string().into())
 }
 
+/// Whether this is an error in the shape of the Messages API: `{"type":"error","error":{"type":…,"message":…}}`.
+fn is_of_messages_api(value: &Value) -> bool {
+    value["type"] == "error" && value["error"].is_object()
+}
+
+/// An error of the Messages API, for people. Its own words stay, before the advice: Claude Code acts on some of them.
+fn friendly_envelope(whole: &Value, advice: &str, upstream: Value) -> Value {
+    let error = &whole["error"];
+    let words = error["message"].as_str().map(sanitised_text).unwrap_or_default();
+    let words = words.trim_end_matches(['.', ' ']);
+    let message = if words.is_empty() { advice.to_owned() } else { format!("{words}. {advice}") };
+    let mut new = json!({"type": error["type"], "message": message, "metadata": {"upstream": upstream}});
+    if let Some(details) = error.get("details") {
+        new["details"] = sanitised(details);
+    }
+    json!({"type": "error", "error": new, "request_id": sanitised(&whole["request_id"])})
+}
+
 /// The event of a stream with this error in it, for people; `None` where it stays as it is.
 pub fn friendly_event(raw: &[u8], error: &UpstreamError) -> Option<Bytes> {
     let fields = parse_fields(raw);
@@ -168,6 +199,9 @@ pub fn friendly_event(raw: &[u8], error: &UpstreamError) -> Option<Bytes> {
         return Some(write_event(&data));
     };
     let upstream = sanitised(&value);
+    if is_of_messages_api(&value) {
+        return Some(named(fields.name, friendly_envelope(&value, advice, upstream).to_string().as_bytes()));
+    }
     let is_typed = value["type"].is_string();
     let place = match () {
         () if value["error"].is_object() => value.get_mut("error"),
@@ -199,10 +233,13 @@ pub fn friendly_text_event(raw: &[u8], error: &UpstreamError) -> Option<Bytes> {
     Some(named(Some(b"error"), event.to_string().as_bytes()))
 }
 
-/// The data of an error event as the body of an error response, in OpenAI's shape.
+/// The data of an error event as the body of an error response: in OpenAI's shape, unless it has that of the Messages API.
 pub fn body_of_event(raw: &[u8], error: &UpstreamError) -> Bytes {
     let data = parse_fields(raw).data.into_owned();
     let value: Value = serde_json::from_slice(&data).unwrap_or_default();
+    if is_of_messages_api(&value) {
+        return data.into();
+    }
     let body = match said(&value) {
         Some(said) if said.contains_key("message") => {
             let mut said = said.clone();
@@ -324,7 +361,10 @@ mod tests {
     fn the_status_that_an_error_means_is_that_of_its_code_or_else_of_its_type() {
         for (body, status) in [
             (r#"{"error":{"message":"m","type":"authentication_error"}}"#, 401),
-            (r#"{"type":"error","error":{"message":"m","type":"overloaded_error"}}"#, 503),
+            (r#"{"type":"error","error":{"message":"m","type":"overloaded_error"}}"#, 529),
+            (r#"{"type":"error","error":{"message":"m","type":"request_too_large"}}"#, 413),
+            (r#"{"type":"error","error":{"message":"m","type":"timeout_error"}}"#, 504),
+            (r#"{"type":"error","error":{"message":"m","type":"BadRequestError"}}"#, 400),
             (r#"{"error":{"message":"m","type":"rate_limit_error","code":null}}"#, 429),
             (r#"{"error":{"message":"m","type":"invalid_request_error","code":"model_not_found"}}"#, 404),
             (r#"{"error":{"message":"m","type":"invalid_request_error","code":"new_one"}}"#, 400),
@@ -373,6 +413,70 @@ mod tests {
     }
 
     #[test]
+    fn a_friendly_error_of_the_messages_api_keeps_its_shape_its_words_and_what_programs_decide_by() {
+        for (status, kind, message, details, trouble) in [
+            (401, "authentication_error", "invalid x-api-key", None, Trouble::Key),
+            (404, "not_found_error", "model: claude-sonet-4-5", None, Trouble::NotFound),
+            (
+                400,
+                "invalid_request_error",
+                "prompt is too long: 3333404 tokens > 200000 maximum",
+                None,
+                Trouble::TooLong,
+            ),
+            (413, "request_too_large", "Request exceeds the maximum size", None, Trouble::TooLong),
+            (
+                400,
+                "invalid_request_error",
+                "Your credit balance is too low to access the API.",
+                None,
+                Trouble::Credit,
+            ),
+            (429, "rate_limit_error", "This request would exceed your rate limit", None, Trouble::Rate),
+            (529, "overloaded_error", "Overloaded", None, Trouble::Provider),
+            (
+                404,
+                "not_found_error",
+                "Thread not found.",
+                Some(json!({"error_code": "thread_not_found"})),
+                Trouble::Lost,
+            ),
+        ] {
+            let mut whole =
+                json!({"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_1"});
+            if let Some(details) = &details {
+                whole["error"]["details"] = details.clone();
+            }
+            let said = body(status, &whole.to_string()).unwrap();
+            let text = said["error"]["message"].as_str().unwrap();
+            assert!(text.starts_with(message) && text.ends_with(trouble.advice()), "{text}");
+            assert_eq!((&said["type"], &said["request_id"]), (&json!("error"), &json!("req_1")));
+            assert_eq!(
+                (said["error"]["type"].as_str(), said["error"].get("details")),
+                (Some(kind), details.as_ref())
+            );
+            assert_eq!(said["error"]["metadata"]["upstream"], whole);
+            // The same in a stream.
+            let raw = format!("event: error\ndata: {whole}\n\n");
+            let error = parse(whole.to_string().as_bytes()).unwrap();
+            assert_eq!(body_of_event(raw.as_bytes(), &error), whole.to_string());
+            if Trouble::of(status_of(&error), &error) == Some(trouble) {
+                let event = friendly_event(raw.as_bytes(), &error).unwrap();
+                let fields = parse_fields(&event);
+                assert_eq!(fields.name, Some(&b"error"[..]));
+                assert_eq!(serde_json::from_slice::<Value>(&fields.data).unwrap(), said);
+            }
+        }
+    }
+
+    #[test]
+    fn an_error_of_the_messages_api_tells_no_secret_to_people() {
+        let text = r#"{"type":"error","error":{"type":"api_error","message":"no route to 10.0.0.7","details":{"host":"10.0.0.8"}},"request_id":"10.0.0.9"}"#;
+        let said = body(500, text).unwrap().to_string();
+        assert!(said.contains("no route to [address]") && !said.contains("10.0.0."), "{said}");
+    }
+
+    #[test]
     fn errors_for_programmers_stay_as_they_are() {
         for (status, text) in [
             (
@@ -380,6 +484,10 @@ mod tests {
                 r#"{"error":{"message":"Invalid schema for function 'f'","type":"invalid_request_error","code":null}}"#,
             ),
             (403, r#"{"error":{"message":"Country not supported"}}"#),
+            (
+                400,
+                r#"{"type":"error","error":{"type":"invalid_request_error","message":"messages.1.content.0: Invalid `signature` in `thinking` block. The block is bound to a different conversation."}}"#,
+            ),
             (422, r#"{"detail":[{"loc":["body","n"],"msg":"bad"}]}"#),
             (400, ""),
         ] {

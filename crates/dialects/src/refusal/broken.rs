@@ -7,14 +7,13 @@ use super::super::error::UpstreamError;
 use super::overflow::Wording;
 use super::simple::SimpleText;
 use super::words::{cut, without_quotes};
-use super::{MESSAGES, is_about_content};
+use super::{MESSAGES, no_form_helps};
 use model::adaptation::Adaptation;
 
 /// What the error says is broken in the history. `status`: the HTTP status that it came with, 200 inside a stream.
 #[must_use]
 pub fn breaks(status: u16, error: &UpstreamError) -> Option<Adaptation> {
-    if matches!(status, 401 | 402 | 403 | 404 | 407 | 408 | 413 | 429 | 502..=599) || is_about_content(error)
-    {
+    if matches!(status, 401 | 402 | 403 | 404 | 407 | 408 | 413 | 429 | 502..=599) || no_form_helps(error) {
         return None;
     }
     // This is an error in what the model wrote just now, as Groq reports it.

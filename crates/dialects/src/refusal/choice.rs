@@ -4,7 +4,7 @@
 
 use super::super::error::UpstreamError;
 use super::simple::SimpleText;
-use super::{MESSAGES, is_about_content, is_about_the_caller};
+use super::{MESSAGES, is_about_the_caller, no_form_helps};
 
 const CHOICE: &str = "tool choice|toolchoice|tool selection|tools choice|function choice|allowed tools|function calling config|\
     function calling mode|forced function|forced tool|forced tools|force tool|forces tool|forcing tool|\
@@ -61,7 +61,7 @@ pub fn objects_to_member(status: u16, error: &UpstreamError, names: &str) -> boo
 }
 
 fn is_no_objection(status: u16, error: &UpstreamError) -> bool {
-    is_about_the_caller(status) || matches!(status, 403 | 413 | 502..=599) || is_about_content(error)
+    is_about_the_caller(status) || matches!(status, 403 | 413 | 502..=599) || no_form_helps(error)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 
 use super::super::error::UpstreamError;
 use super::words::cut;
-use super::{MESSAGES, is_about_content};
+use super::{MESSAGES, no_form_helps};
 
 /// Whether the error may be an objection to the form of the request. `status`: the HTTP status that it came with, 200
 /// where it came inside a reply and names none.
@@ -15,8 +15,8 @@ pub fn may_be_about_the_form(status: u16, error: &UpstreamError) -> bool {
     match status {
         // These concern the caller's key, credit, rights and rate, an unknown address, or sizes.
         401..=404 | 407 | 408 | 413 | 429 => false,
-        400..=499 => !is_about_content(error),
-        200 | 500 => !is_about_content(error) && speaks_of_a_template(error),
+        400..=499 => !no_form_helps(error),
+        200 | 500 => !no_form_helps(error) && speaks_of_a_template(error),
         _ => false,
     }
 }

@@ -61,7 +61,14 @@ fn lengths_of(text: &str) -> NamedLengths {
     let shortest = || numbers.iter().filter(|_| numbers.len() > 1).min_by_key(|(_, number)| *number);
     let limit =
         compared.or_else(|| numbers.iter().find(is_named)).or_else(shortest).map(|(_, number)| *number);
-    let sent = longest.filter(|longest| limit.is_some_and(|limit| *longest > limit));
+    // "178959 + 64000 > 200000": the input, what the model is to write, and the limit of both.
+    let summed = || {
+        let (at, limit) = compared.filter(|(at, _)| before(*at) == ">")?;
+        let parts = words[..at - 1].iter().rev().map_while(|word| number(word));
+        let sum = parts.fold(0, u64::saturating_add);
+        (sum > *limit).then_some(sum)
+    };
+    let sent = longest.filter(|longest| limit.is_some_and(|limit| *longest > limit)).or_else(summed);
     NamedLengths { limit, sent, counts_output: simple.says(OUTPUT) }
 }
 
@@ -92,7 +99,7 @@ mod tests {
         (
             "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000, decrease input length",
             Some(200_000),
-            None,
+            Some(210_000),
         ),
         (
             "request (5120 tokens) exceeds the available context size (4096 tokens), try increasing it",

@@ -280,6 +280,29 @@ pub(super) const RULES: &[Rule] = &[
     rule(ToolChoice, "forced TOOLS ~ NOT ~ SUPPORTED", "Forced tool use is not supported"),
     rule(
         ToolChoice,
+        "CHOICE * any|tool|required ~ NOT ~ SUPPORTED",
+        "tool_choice: type \"tool\" and \"any\" are not supported for this model.",
+    )
+    .not_after(MISFIT),
+    rule(
+        ToolChoice,
+        "CHOICE * tag none|any|tool * NOT match * tags",
+        "tool_choice: Input tag 'none' found using 'type' does not match any of the expected tags: 'auto', 'any', 'tool'",
+    ),
+    rule(
+        ToolChoice,
+        "*tool_choice.type ~ input should be * auto",
+        "tool_choice.type: Input should be 'auto', 'any' or 'tool'",
+    )
+    .not_beside(&["none"]),
+    rule(
+        ToolChoice,
+        "loc : body , tool choice , type , msg : input should be * auto",
+        "'loc': ('body', 'tool_choice', 'type'), 'msg': \"Input should be 'auto', 'any' or 'tool'\"",
+    )
+    .not_beside(&["none"]),
+    rule(
+        ToolChoice,
         "CHOICE must either be",
         "`tool_choice` must either be a named tool, \"auto\", or \"none\".",
     ),
@@ -319,7 +342,7 @@ pub(super) const RULES: &[Rule] = &[
     rule(Flattened, "*role ~ must|should be * system", "role must be one of: system, user, assistant")
         .not_beside(&["tool"]),
     rule(Flattened, "*.role ~ NOT ~ SUPPORT ~ tool", "'messages[2].role' does not support 'tool'"),
-    rule(Flattened, "incorrect|unsupported|invalid|unknown ~ role ~ tool", "invalid role: tool")
+    rule(Flattened, "incorrect|unsupported|invalid|unknown|unexpected ~ role ~ tool", "invalid role: tool")
         .not_after(&["after|must"]),
     rule(Flattened, "*.role ~ input should be * system", "m.role: Input should be 'system' or 'user'")
         .not_beside(&["tool"]),
@@ -364,6 +387,16 @@ pub(super) const RULES: &[Rule] = &[
         Placement,
         "SYSTEM * must|should|only|can * first|beginning|start|precede",
         "System message must be first.",
+    ),
+    rule(
+        Placement,
+        "SYSTEM must|should ~ follow|come|appear|stand|be ~ after|a|an|the|user|assistant",
+        "messages.2: role 'system' must follow a 'user' message or an 'assistant' message ending in a server tool result",
+    ),
+    rule(
+        Placement,
+        "top-level system ~ parameter",
+        "messages.0: use the top-level 'system' parameter for the initial system prompt",
     ),
     rule(Placement, "only ~ first message * system", "Only the first message can have the role 'system'"),
     rule(Placement, "SYSTEM ~ NOT ~ SUPPORTED", "Multiple system messages are not supported"),
@@ -421,6 +454,13 @@ pub(super) const RULES: &[Rule] = &[
         .not_beside(&["system", "tool"]),
     rule(
         Placement,
+        "loc : body , messages * role , msg : input should be",
+        "'loc': ('body', 'messages', 2, 'role'), 'msg': \"Input should be 'user' or 'assistant'\"",
+    )
+    .or(Flattened)
+    .not_beside(&["system", "tool"]),
+    rule(
+        Placement,
         "only * roles|role ~ SUPPORTED * initial|optional|first system",
         "Only user and assistant roles are supported, with the exception of an initial optional system message!",
     )
@@ -452,6 +492,11 @@ pub(super) const MISSED: &[(&str, &str)] = &[
     (
         "toolconfig field must be defined",
         "The toolConfig field must be defined when using toolUse content blocks.",
+    ),
+    ("must define tools", "Requests which include `tool_use` or `tool_result` blocks must define tools"),
+    (
+        "without tools ~ param",
+        "Anthropic doesn't support tool calling without `tools=` param specified. Pass `tools=` param",
     ),
     ("expects ~ tools", "Anthropic expects the `tools=` param to be passed in."),
     (

@@ -5,7 +5,7 @@
 
 use super::super::error::UpstreamError;
 use super::words::{cut, without_quotes};
-use super::{MESSAGES, is_about_content, is_about_the_caller};
+use super::{MESSAGES, is_about_the_caller, no_form_helps};
 
 const STREAMS: [&str; 6] =
     ["stream", "streams", "streaming", "streamed", "conversestream", "converse_stream"];
@@ -31,7 +31,7 @@ const OTHER: [&str; 4] = ["stream_options", "tool named", "named", "not found"];
 /// Whether the error refuses tools in a stream, and tools or streams by themselves would do.
 #[must_use]
 pub fn refuses_streamed_tools(status: u16, error: &UpstreamError) -> bool {
-    if is_about_the_caller(status) || is_about_content(error) {
+    if is_about_the_caller(status) || no_form_helps(error) {
         return false;
     }
     error.messages.iter().take(MESSAGES).any(|text| {

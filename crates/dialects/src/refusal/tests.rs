@@ -1,5 +1,7 @@
 //! Refusals and near misses of real upstreams, and the laws of the judgement.
 
+mod messages;
+
 use proptest::prelude::*;
 use serde::Deserialize;
 use serde_json::Value;
