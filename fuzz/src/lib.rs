@@ -16,6 +16,7 @@ mod coding;
 mod config;
 mod confirm;
 mod leaks;
+mod messages;
 pub mod mutate;
 mod refusal;
 mod replay;
@@ -37,7 +38,7 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 15] = [
+pub const TARGETS: [Target; 18] = [
     Target { name: "request", run: request::run },
     Target { name: "reply", run: reply::run },
     Target { name: "stream", run: stream::run },
@@ -53,6 +54,9 @@ pub const TARGETS: [Target; 15] = [
     Target { name: "responses_request", run: responses::request },
     Target { name: "responses_reply", run: responses::reply },
     Target { name: "responses_rounds", run: responses::rounds },
+    Target { name: "messages_request", run: messages::request },
+    Target { name: "messages_reply", run: messages::reply },
+    Target { name: "messages_exchanges", run: messages::exchanges },
 ];
 
 /// The target of this name.

@@ -78,8 +78,23 @@ fn of_kind(name: &str) -> Vec<Vec<u8>> {
             whole.into_iter().chain(streams).flatten().collect()
         }
         "responses_rounds" => prefixed(EXCHANGES.iter().map(|text| text.as_bytes().to_vec()).collect(), 1),
+        "messages_request" => prefixed(texts("messages/requests.jsonl", "request"), 2),
+        "messages_reply" => {
+            let renamed = texts("messages/variants.jsonl", "body").into_iter().map(|bytes| renamed(&bytes));
+            let bodies: Vec<Vec<u8>> = renamed.collect();
+            let with = |first: u8| bodies.iter().map(move |body| [&[first], &body[..]].concat());
+            [0, 1, 2, 3, 5, 35].into_iter().flat_map(with).collect()
+        }
+        "messages_exchanges" => {
+            prefixed(MESSAGES_EXCHANGES.iter().map(|text| text.as_bytes().to_vec()).collect(), 1)
+        }
         _ => Vec::new(),
     }
+}
+
+/// The texts that are this member of the lines of a file.
+fn texts(file: &str, member: &str) -> Vec<Vec<u8>> {
+    values(file).filter_map(|line| Some(line[member].as_str()?.as_bytes().to_vec())).collect()
 }
 
 /// Recorded streams in every coding, some in two of them.
@@ -202,6 +217,16 @@ const EXCHANGES: [&str; 3] = [
 {"type":"message","role":"assistant","content":"a"},{"type":"function_call","call_id":"c2","name":"look","arguments":"{}"},{"type":"function_call_output","call_id":"c2","output":"r"}"#,
     r#"{"reply":"resp_1"},{"hidden":{"type":"shell_call","call_id":"c1","action":{"commands":["ls"]}}},{"result":{"type":"shell_call_output","call_id":"c1","output":[{"stdout":"","stderr":"no"}]}},{"reply":"resp_2"},{"hidden":{"type":"mcp_approval_request","id":"m","name":"f","server_label":"s","arguments":"{}"}},{"result":{"type":"mcp_approval_response","approval_request_id":"m","approve":false}}
 {"type":"message","role":"assistant","content":"a"}"#,
+];
+
+/// Hidden exchanges of the Messages API, each with the messages among which it comes back.
+const MESSAGES_EXCHANGES: [&str; 3] = [
+    r#"{"role":"assistant","content":[{"type":"thinking","thinking":"","signature":"s1"},{"type":"text","text":"see"},{"type":"tool_use","id":"h","name":"look","input":{}}],"shown":[0,1]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"h","is_error":true,"content":"no"}]}
+{"role":"assistant","content":[{"type":"thinking","thinking":"","signature":"s1"},{"type":"text","text":"see"},{"type":"thinking","thinking":"","signature":"s2"},{"type":"text","text":"done"}]},{"role":"user","content":"go on"}"#,
+    r#"{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"look","input":{}},{"type":"tool_use","id":"h","name":"look","input":{}}],"shown":[0]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"h","is_error":true,"content":"no"}]}
+{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"look","input":{}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":"r"},{"type":"text","text":"note"}]}"#,
+    r#"{"role":"assistant","content":[{"type":"tool_use","id":"h","name":"look","input":{}}],"shown":[]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"h","content":"no"}]}
+{"content":"done","role":"assistant"}"#,
 ];
 
 /// Recorded files of the Responses API.

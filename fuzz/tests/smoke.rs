@@ -52,4 +52,7 @@ targets![
     responses_request,
     responses_reply,
     responses_rounds,
+    messages_request,
+    messages_reply,
+    messages_exchanges,
 ];

@@ -73,7 +73,7 @@ fn is_accepted(char: char) -> bool {
 }
 
 /// An id for the call `at`, which is not used yet. Equal calls at equal places get the same one.
-fn new_id(call: &Assembled, at: usize, is_used: impl Fn(&str) -> bool) -> String {
+pub fn new_id(call: &Assembled, at: usize, is_used: impl Fn(&str) -> bool) -> String {
     let mut seed = at as u64;
     loop {
         let id = id_of([&call.id, &call.name, &call.arguments], seed);

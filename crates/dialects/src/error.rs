@@ -100,6 +100,14 @@ pub fn parse_event(event_name: Option<&str>, field_name: &str, data: &[u8]) -> O
     parse_in_200(data)
 }
 
+/// The API whose shape an error of toolrein's own has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ErrorShape {
+    #[default]
+    OpenAi,
+    Anthropic,
+}
+
 /// The body of an error of toolrein's own, in OpenAI's shape:
 /// `{"error":{"message":…,"type":"toolrein_error","param":null,"code":…}}`.
 pub fn own_error_body(message: &str, code: &str) -> String {
@@ -115,9 +123,46 @@ pub fn own_error(
 ) -> String {
     let (message, code) = (Value::from(message), Value::from(code));
     let id = (!request_id.is_empty()).then(|| ("request_id", Value::from(request_id)));
-    let more = id.into_iter().chain(more);
-    let more: String = more.map(|(name, value)| format!(",{}:{value}", Value::from(name))).collect();
+    let more = members(id.into_iter().chain(more));
     format!(r#"{{"error":{{"message":{message},"type":"toolrein_error","param":null,"code":{code}{more}}}}}"#)
+}
+
+/// The body of an error of toolrein's own that has this HTTP `status`, in Anthropic's shape; `more` members stand after
+/// the code: `{"type":"error","error":{"type":…,"message":…,"details":{"error_code":…}},"request_id":…}`.
+pub fn own_anthropic_error(
+    status: u16,
+    message: &str,
+    code: &str,
+    request_id: &str,
+    more: impl IntoIterator<Item = (&'static str, Value)>,
+) -> String {
+    let (kind, message, code) = (anthropic_type(status), Value::from(message), Value::from(code));
+    let id = members((!request_id.is_empty()).then(|| ("request_id", Value::from(request_id))));
+    let more = members(more);
+    format!(
+        r#"{{"type":"error","error":{{"type":"{kind}","message":{message},"details":{{"error_code":{code}{more}}}}}{id}}}"#
+    )
+}
+
+/// The type that Anthropic's errors of this HTTP status have.
+pub fn anthropic_type(status: u16) -> &'static str {
+    match status {
+        401 => "authentication_error",
+        402 => "billing_error",
+        403 => "permission_error",
+        404 => "not_found_error",
+        408 | 504 => "timeout_error",
+        413 => "request_too_large",
+        429 => "rate_limit_error",
+        400..500 => "invalid_request_error",
+        503 | 529 => "overloaded_error",
+        _ => "api_error",
+    }
+}
+
+/// The members of an object that follow others.
+fn members(members: impl IntoIterator<Item = (&'static str, Value)>) -> String {
+    members.into_iter().map(|(name, value)| format!(",{}:{value}", Value::from(name))).collect()
 }
 
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();

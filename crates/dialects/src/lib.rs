@@ -9,11 +9,13 @@ pub mod accepted;
 pub mod chat;
 pub mod codec;
 pub mod content;
+mod dialect_of;
 pub mod edit;
 pub mod error;
 pub mod hidden_exchange;
 pub mod lines;
 pub mod markup;
+pub mod messages;
 pub mod names_by_id;
 pub mod other_readers;
 pub mod prefix;
@@ -32,7 +34,10 @@ pub mod usage;
 pub mod usage_sum;
 pub mod variant;
 
+pub use self::dialect_of::dialect_of;
+
 use self::chat::Chat;
+use self::messages::Messages;
 use self::reply::{Form, Limits};
 use self::responses::Responses;
 use self::upstream_history::UpstreamHistory;
@@ -47,8 +52,7 @@ use model::plan::approval::Confirmation;
 use model::request::Request;
 use model::source::Source;
 use std::sync::Arc;
-use wire::body::{Fault, Scanner};
-use wire::json::decode_bytes;
+use wire::body::Fault;
 use wire::splice::Rope;
 
 /// The kinds of items that the model or its provider made and that no client runs.
@@ -75,24 +79,17 @@ pub const CHAT: AnyDialect = &Chat;
 /// The Responses API.
 pub const RESPONSES: AnyDialect = &Responses;
 
-/// The dialect of a body whose endpoint is not known: the Responses API's where it has an `input` or continues from a
-/// response, and no `messages`.
-pub fn dialect_of(body: &[u8]) -> AnyDialect {
-    let mut scanner = Scanner::tolerant(body);
-    let (mut is_response, mut is_chat) = (false, false);
-    let mut read = || {
-        scanner.object()?;
-        while let Some(key) = scanner.member()? {
-            match &*decode_bytes(key, body) {
-                b"input" | b"previous_response_id" => is_response = true,
-                b"messages" => is_chat = true,
-                _ => {}
-            }
-            scanner.skip()?;
-        }
-        Ok::<_, Fault>(())
-    };
-    if read().is_ok() && is_response && !is_chat { RESPONSES } else { CHAT }
+/// Anthropic's Messages API.
+pub const MESSAGES: AnyDialect = &Messages;
+
+/// The dialect of requests to the endpoint that is recorded under this name; `None` for those that are not governed.
+pub fn dialect_named(endpoint: &str) -> Option<AnyDialect> {
+    Some(match endpoint {
+        "chat_completions" => CHAT,
+        "responses" => RESPONSES,
+        "messages" => MESSAGES,
+        _ => return None,
+    })
 }
 
 /// One wire protocol.

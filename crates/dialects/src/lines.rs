@@ -71,6 +71,19 @@ pub fn one_line(data: &[u8]) -> Bytes {
     data.iter().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte }).collect()
 }
 
+/// An event with other data.
+pub fn framed(raw: &Bytes, data: &[u8]) -> Bytes {
+    let fields = parse_fields(raw);
+    match fields.place {
+        Some(place) => [&raw[..place.range().start], data, &raw[place.range().end..]].concat().into(),
+        None => {
+            let data = one_line(data);
+            let name = fields.name.map(|name| [b"event: ", name, b"\n"].concat()).unwrap_or_default();
+            [&name[..], b"data: ", &data, b"\n\n"].concat().into()
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,12 +2,14 @@
 //! generated and recorded conversations, through the public library alone; no sockets, no clock.
 
 mod agent;
+mod bound;
 mod causality;
 mod chunking;
 mod crossing;
 mod dialects;
 mod generate;
 mod leaks;
+mod leaks_messages;
 mod leaks_responses;
 mod memory;
 mod panics;

@@ -153,11 +153,11 @@ pub fn friendly_body(status: u16, body: &[u8]) -> Option<Bytes> {
     let error = parse(body).unwrap_or_default();
     let advice = Trouble::of(status, &error)?.advice();
     let value: Value = serde_json::from_slice(body).unwrap_or_default();
+    if is_of_messages_api(&value) {
+        return Some(friendly_envelope(&value, advice).to_string().into());
+    }
     let said = said(&value);
     let upstream = if value.is_null() { text_of(body) } else { sanitised(&value) };
-    if is_of_messages_api(&value) {
-        return Some(friendly_envelope(&value, advice, upstream).to_string().into());
-    }
     let mut new = Map::from_iter([("message".to_owned(), advice.into())]);
     for name in ["type", "param", "code"] {
         new.insert(name.to_owned(), said.and_then(|said| said.get(name)).cloned().unwrap_or_default());
@@ -178,12 +178,13 @@ fn is_of_messages_api(value: &Value) -> bool {
 }
 
 /// An error of the Messages API, for people. Its own words stay, before the advice: Claude Code acts on some of them.
-fn friendly_envelope(whole: &Value, advice: &str, upstream: Value) -> Value {
+fn friendly_envelope(whole: &Value, advice: &str) -> Value {
     let error = &whole["error"];
     let words = error["message"].as_str().map(sanitised_text).unwrap_or_default();
     let words = words.trim_end_matches(['.', ' ']);
     let message = if words.is_empty() { advice.to_owned() } else { format!("{words}. {advice}") };
-    let mut new = json!({"type": error["type"], "message": message, "metadata": {"upstream": upstream}});
+    let mut new =
+        json!({"type": error["type"], "message": message, "metadata": {"upstream": sanitised(whole)}});
     if let Some(details) = error.get("details") {
         new["details"] = sanitised(details);
     }
@@ -198,10 +199,10 @@ pub fn friendly_event(raw: &[u8], error: &UpstreamError) -> Option<Bytes> {
         let data = friendly_body(status_of(error), &fields.data)?;
         return Some(write_event(&data));
     };
-    let upstream = sanitised(&value);
     if is_of_messages_api(&value) {
-        return Some(named(fields.name, friendly_envelope(&value, advice, upstream).to_string().as_bytes()));
+        return Some(named(fields.name, friendly_envelope(&value, advice).to_string().as_bytes()));
     }
+    let upstream = sanitised(&value);
     let is_typed = value["type"].is_string();
     let place = match () {
         () if value["error"].is_object() => value.get_mut("error"),

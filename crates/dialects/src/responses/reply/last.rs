@@ -4,11 +4,11 @@
 use super::event::Event;
 use super::items::{CHOICE, MOST_ITEMS, OutItem};
 use super::owner::{Copied, Ids};
-use super::writer::framed;
 use super::{Form, ResponsesReplies, text_of};
 use crate::CARRIED;
 use crate::codec::{CallPiece, Frame, FrameKind, FrameUsage, Payload, REPORT, ReplyEvent, WriteContext};
 use crate::error::may_be_in_200;
+use crate::lines::framed;
 use crate::reply::Unjudged;
 use crate::reply_choice::ReplyChoice;
 use crate::responses::item::{Item, ItemKind, parse_item};

@@ -5,9 +5,9 @@
 
 use super::event::{Class, Event, Index};
 use super::last::Last;
-use super::writer::framed;
 use super::{Form, ResponsesReplies};
 use crate::error::UpstreamError;
+use crate::lines::framed;
 use crate::markup::{TextCleaner, ToolNames};
 use crate::reply_choice::ReplyChoice;
 use crate::responses::item::{Item, ItemKind};

@@ -3,7 +3,7 @@
 
 use super::ResponsesReplies;
 use super::event::{Event, Index};
-use crate::lines::one_line;
+use crate::lines::framed;
 use bytes::Bytes;
 use serde_json::Value;
 use wire::splice::Splices;
@@ -91,18 +91,5 @@ impl ResponsesReplies {
         }
         let kind = data["type"].as_str().unwrap_or_default();
         format!("event: {kind}\ndata: {data}\n\n").into()
-    }
-}
-
-/// An event with other data.
-pub fn framed(raw: &Bytes, data: &[u8]) -> Bytes {
-    let fields = parse_fields(raw);
-    match fields.place {
-        Some(place) => [&raw[..place.range().start], data, &raw[place.range().end..]].concat().into(),
-        None => {
-            let data = one_line(data);
-            let name = fields.name.map(|name| [b"event: ", name, b"\n"].concat()).unwrap_or_default();
-            [&name[..], b"data: ", &data, b"\n\n"].concat().into()
-        }
     }
 }

@@ -1,15 +1,15 @@
-//! Cases and laws of replies of Anthropic's Messages API, through a codec for tests: the interface of codecs carries a third
-//! protocol. What comes out is read by clients of its own.
+//! Cases and laws of replies of Anthropic's Messages API. What comes out is read by clients of its own.
 
 mod client;
-mod codec;
-mod json;
+mod laws;
+mod recorded;
+mod rules;
 
 use self::client::{calls, events, flaws, readings, reasons, texts};
-use self::codec::MessagesReplies;
 use super::super::*;
 use super::{LIMITS, run, settle, whole};
 use crate::judging::{AnswerTools, holding_tests};
+use dialects::MESSAGES;
 use model::Transcript;
 use model::identity::{Hash, HashKey, Identity};
 use model::memo::NoMemo;
@@ -70,17 +70,26 @@ const WEATHER: Blocks = Blocks { tool: "get_weather", word: "" };
 
 /// A judge by this policy, or by none.
 pub(super) fn judging(policy: Option<Blocks>, observes: bool) -> Judging {
+    let rules = policy.into_iter().map(|policy| Arc::new(RuleOf::new(policy)) as Arc<dyn Rule>);
+    judging_of(rules.collect(), observes)
+}
+
+/// A judge by this policy.
+fn judging_by(policy: impl Policy) -> Judging {
+    judging_of(vec![Arc::new(RuleOf::new(policy))], false)
+}
+
+fn judging_of(rules: Vec<Arc<dyn Rule>>, observes: bool) -> Judging {
     let request = dialects::chat::parse(br#"{"messages":[]}"#).unwrap();
     let identity = Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None };
     let transcript = Transcript::read(request, Vec::new(), identity, Arc::new(NoMemo));
-    let rules = policy.into_iter().map(|policy| Arc::new(RuleOf::new(policy)) as Arc<dyn Rule>);
-    let judge = PolicySet::new(rules.collect()).read(&transcript).1;
+    let judge = PolicySet::new(rules).read(&transcript).1;
     Judging::new(judge, AnswerTools::default(), observes)
 }
 
 /// A pipeline of the Messages API.
 pub(super) fn pipeline(judging: Judging, form: Form, options: Options) -> ReplyPipeline {
-    ReplyPipeline::with_codec(judging, Box::new(MessagesReplies::new(form, LIMITS)), form, LIMITS, options)
+    ReplyPipeline::new(judging, MESSAGES, form, LIMITS, options)
 }
 
 pub(super) fn judge(policy: Blocks) -> ReplyPipeline {
@@ -357,11 +366,19 @@ fn a_changed_call_goes_out_once_with_one_delta_right_after_its_start() {
     );
     assert_eq!(call[1]["delta"], json!({"type": "input_json_delta", "partial_json": "{\"city\":\"bonn\"}"}));
     assert!(!out.contains("rome") && flaws(&out).is_empty(), "{out}");
-    // A program's call has its arguments in the start, where they are changed.
-    let filled = block(1, &tool_use("toolu_1", "get_weather", &json!({"city": "rome"})), &[]);
-    let (out, _) = whole(&mut judge(PARIS), &message("msg_1", &[before, filled], Some("tool_use")));
-    assert_eq!(events(&out)[4]["content_block"]["input"], json!({"city": "bonn"}), "{out}");
-    assert_eq!(events(&out)[5]["type"], "content_block_stop");
+    // Not all clients read arguments in a start, but of a program's call they stand nowhere else.
+    for (caller, in_start, next) in [
+        ("direct", json!({}), "content_block_delta"),
+        ("code_execution_20260120", json!({"city": "bonn"}), "content_block_stop"),
+    ] {
+        let mut call = tool_use("toolu_1", "get_weather", &json!({"city": "rome"}));
+        call["caller"]["type"] = caller.into();
+        let blocks = [before.clone(), block(1, &call, &[])];
+        let (out, _) = whole(&mut judge(PARIS), &message("msg_1", &blocks, Some("tool_use")));
+        assert_eq!(events(&out)[4]["content_block"]["input"], in_start, "{out}");
+        assert_eq!(events(&out)[5]["type"], next, "{out}");
+        assert_eq!(calls(&out), [("get_weather".to_owned(), "{\"city\":\"bonn\"}".to_owned())], "{out}");
+    }
 }
 
 /// A stream whose head holds the whole message, as programmatic tool calling sends it.
@@ -473,7 +490,7 @@ fn a_line_to_the_person_is_a_block_of_its_own_before_the_others() {
 }
 
 #[test]
-fn thinking_goes_back_to_the_model_whole_and_arguments_that_are_no_object_as_an_empty_one() {
+fn thinking_goes_back_to_the_model_whole_and_arguments_that_are_no_object_within_one() {
     let thinking = block(
         0,
         &json!({"type": "thinking", "thinking": "", "signature": ""}),
@@ -493,6 +510,9 @@ fn thinking_goes_back_to_the_model_whole_and_arguments_that_are_no_object_as_an_
         hidden[0]["content"][0],
         json!({"type": "thinking", "thinking": "one two", "signature": "c2ln"})
     );
-    assert_eq!(hidden[0]["content"][1], tool_use("toolu_1", "get_weather", &json!({})));
+    let call = tool_use("toolu_1", "get_weather", &json!({"invalid_arguments": "\"paris"}));
+    assert_eq!(hidden[0]["content"][1], call);
+    assert_eq!(hidden[0]["shown"], json!([0]));
+    assert_eq!(hidden[1]["content"][0]["is_error"], true);
     assert_eq!(hidden[1]["content"][0]["tool_use_id"], "toolu_1");
 }
