@@ -17,7 +17,7 @@ pub use setup::{SetupArgs, UndoArgs};
 pub use terminal::{Terminal, for_terminal};
 
 use self::config_file::{ConfigArgs, file, source};
-use crate::config::{Config, Overrides, Source};
+use crate::config::{ANTHROPIC_HOST, Config, Overrides, Source};
 use crate::doctor::Environment;
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
@@ -158,9 +158,9 @@ pub struct DoctorArgs {
     #[command(flatten)]
     config: ConfigArgs,
     /// The variable that holds the API key with which the upstream is asked for its models; upstream.api_key_env takes
-    /// precedence.
-    #[arg(long, value_name = "NAME", default_value = "OPENAI_API_KEY")]
-    key_env: String,
+    /// precedence. By default OPENAI_API_KEY, or ANTHROPIC_API_KEY where the upstream is Anthropic's.
+    #[arg(long, value_name = "NAME")]
+    key_env: Option<String>,
     #[command(flatten)]
     settings: Settings,
 }
@@ -326,9 +326,18 @@ impl DoctorArgs {
     pub fn environment(&self, config: &Config) -> Environment {
         let set = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
         let own = Some(&config.upstream.api_key_env).filter(|name| !name.is_empty());
-        let key_env = own.unwrap_or(&self.key_env).clone();
-        let (key, base_url) = (set(&key_env), set("OPENAI_BASE_URL"));
-        Environment { key, key_env, is_own: own.is_some(), base_url }
+        let usual = match config.upstream.url.is_host(ANTHROPIC_HOST) {
+            true => "ANTHROPIC_API_KEY",
+            false => "OPENAI_API_KEY",
+        };
+        let key_env = own.or(self.key_env.as_ref()).cloned().unwrap_or_else(|| usual.to_owned());
+        Environment {
+            key: set(&key_env),
+            key_env,
+            is_own: own.is_some(),
+            base_url: set("OPENAI_BASE_URL"),
+            anthropic_base_url: set("ANTHROPIC_BASE_URL"),
+        }
     }
 }
 

@@ -456,17 +456,22 @@ async fn posted_to(admin: Admin, path: &str, body: serde_json::Value) -> (u16, s
 }
 
 #[tokio::test]
-async fn a_call_is_judged_as_the_proxy_would_in_both_protocols() {
+async fn a_call_is_judged_as_the_proxy_would_in_every_protocol() {
     let tool = serde_json::json!({"name": "search", "parameters": {"type": "object", "required": ["q"],
         "properties": {"q": {"type": "string"}}}});
     let chat = serde_json::json!({
         "model": "gpt-4o", "messages": [{"role": "user", "content": "Find it."}],
         "tools": [{"type": "function", "function": tool.clone()}],
     });
+    let messages = serde_json::json!({
+        "model": "claude-sonnet-5", "max_tokens": 99, "messages": [{"role": "user", "content": "Find it."}],
+        "tools": [{"name": "search", "input_schema": tool["parameters"]}],
+    });
     let mut declared = tool;
     declared["type"] = "function".into();
     let responses = serde_json::json!({"model": "gpt-4o", "input": "Find it.", "tools": [declared]});
-    for (endpoint, request) in [("chat.completions", chat), ("responses", responses)] {
+    for (endpoint, request) in [("chat.completions", chat), ("responses", responses), ("messages", messages)]
+    {
         for (name, arguments, verdict, policy) in [
             ("search", r#"{"q":"x"}"#, "allow", serde_json::Value::Null),
             ("delete_all", "{}", "block", "allow".into()),

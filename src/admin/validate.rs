@@ -8,15 +8,14 @@ use super::code::Code;
 use super::pages::body_of;
 use crate::proxy::session::{Session, SessionNames};
 use crate::secret::random_key;
+use crate::store::reader::StoreReader;
 use crate::telemetry::projection::TextBounds;
 use axum::body::Body;
 use axum::extract::State;
 use bytes::Bytes;
-use dialects::{CHAT, RESPONSES};
+use dialects::{CHAT, MESSAGES, RESPONSES};
 use engine::offline::{EmptyStore, OfflineStore, Pending, advance};
 use engine::{Answer as Reply, Arrived, Effect, Exchange, Input, Now, Shared, WholeReply};
-use model::account::Tally;
-use model::fact::{Answers, Batch};
 use model::memo::NoMemo;
 use model::plan::Finding;
 use model::record::{RequestRecord, Route, Verdict};
@@ -24,7 +23,6 @@ use model::summaries::NoSummaries;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use state::StateStore;
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::runtime::Handle;
@@ -52,6 +50,8 @@ enum Endpoint {
     Chat,
     #[serde(rename = "responses")]
     Responses,
+    #[serde(rename = "messages")]
+    Messages,
 }
 
 /// The call to judge.
@@ -88,7 +88,7 @@ impl Admin {
             Ok(asked) => asked,
             Err(error) => {
                 let message = format!(
-                    "The body must be {{\"request\": {{...}}, \"endpoint\": \"chat.completions\" or \"responses\", \
+                    "The body must be {{\"request\": {{...}}, \"endpoint\": \"chat.completions\", \"responses\" or \"messages\", \
                      \"call\": {{\"name\": ..., \"arguments\": ...}}, \"conversation\": ..., \"caller\": ...}}, the last two \
                      left out where nothing is to be known of the session: {error}."
                 );
@@ -106,6 +106,7 @@ impl Admin {
         let (dialect, route, path) = match asked.endpoint {
             None | Some(Endpoint::Chat) => (CHAT, Route::Chat, "/v1/chat/completions"),
             Some(Endpoint::Responses) => (RESPONSES, Route::Responses, "/v1/responses"),
+            Some(Endpoint::Messages) => (MESSAGES, Route::Messages, "/v1/messages"),
         };
         let body = Bytes::copy_from_slice(asked.request.get().as_bytes());
         let request = dialect.read(&body).map_err(|fault| format!("The request cannot be read: {fault}."))?;
@@ -150,16 +151,6 @@ impl Admin {
             _ => None,
         });
         Ok(shown(&record, &end, call, state.as_deref()))
-    }
-}
-
-/// Reads what the state store knows, and changes nothing there. For a thread that may wait.
-struct StoreReader<'a>(&'a dyn StateStore, Handle);
-
-impl OfflineStore for StoreReader<'_> {
-    fn look_up(&mut self, mut batch: Batch) -> Answers {
-        (batch.request, batch.conversation, batch.ahead) = (None, None, Tally::default());
-        self.1.block_on(self.0.look_up(batch))
     }
 }
 

@@ -15,11 +15,18 @@ const ANY_PORT: &str = "127.0.0.1:0";
 /// The variables in which programs keep the address of their upstream, the common one first.
 const BASE_URLS: [&str; 2] = ["OPENAI_BASE_URL", "OPENAI_API_BASE"];
 
+/// The variable in which programs keep the address of Anthropic's API, without `/v1`, and the address without it.
+const ANTHROPIC_URL: &str = "ANTHROPIC_BASE_URL";
+const ANTHROPIC: &str = "https://api.anthropic.com";
+
+/// The program that calls Anthropic's API wherever it is.
+const CLAUDE: &str = "claude";
+
 pub(super) const RUN_HELP: &str = "\
-The command gets OPENAI_BASE_URL, and what it needs beside it, in its own environment alone; the
-proxy takes a free port and ends with the command. The upstream is the one that the agent's own
-arguments and configuration name (codex, opencode, goose, aider), else OPENAI_BASE_URL, unless
---upstream or a file names one. /v1/messages (Claude) is relayed, not governed.
+The command gets OPENAI_BASE_URL and ANTHROPIC_BASE_URL, and what it needs beside them, in its own
+environment alone; the proxy takes a free port and ends with the command. The upstream is the one
+that the agent's own arguments and configuration name (codex, opencode, goose, aider, claude), else
+OPENAI_BASE_URL or ANTHROPIC_BASE_URL, unless --upstream or a file names one.
 
 The exit code is that of the command, 128 and the signal's number where a signal ended it. At the
 end at most six lines on standard error say what was stopped, and how toolrein explains it. The
@@ -28,7 +35,8 @@ log goes to a file beside the recording; with --log-level it goes to standard er
 Examples:
   toolrein run -- python agent.py
   toolrein run --upstream demo -- python agent.py    a simulated model; no key needed
-  toolrein run -c proxy.toml -- codex exec \"Fix the test\"";
+  toolrein run -c proxy.toml -- codex exec \"Fix the test\"
+  toolrein run -- claude -p \"Fix the test\"";
 
 /// Options of `run`.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
@@ -41,6 +49,23 @@ pub struct RunArgs {
     /// The command and its arguments.
     #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true, value_parser = ValueParser::os_string())]
     command: Vec<OsString>,
+}
+
+/// The upstream that a variable names.
+fn set(name: &str) -> Option<InheritedUpstream> {
+    let url = std::env::var(name).ok().filter(|url| !url.trim().is_empty())?;
+    Some(InheritedUpstream { source: name.to_owned(), url: Ok(url) })
+}
+
+/// The upstream that the variable of Anthropic's address names.
+fn anthropic() -> Option<InheritedUpstream> {
+    let InheritedUpstream { source, url } = set(ANTHROPIC_URL)?;
+    Some(InheritedUpstream { source, url: url.map(|url| with_v1(&url)) })
+}
+
+/// The base URL to which clients add `/messages`, of an address to which they add `/v1/messages`.
+fn with_v1(origin: &str) -> String {
+    format!("{}/v1", origin.trim().trim_end_matches('/'))
 }
 
 impl RunArgs {
@@ -78,12 +103,11 @@ impl RunArgs {
                 Some(InheritedUpstream { source: place, url: Ok(value) })
             }
             Some(Err(sentence)) => Some(InheritedUpstream { source: program, url: Err(sentence) }),
-            None => {
-                let set = |name: &&str| Some((name.to_string(), std::env::var(name).ok()?));
-                let mut set = BASE_URLS.iter().filter_map(set);
-                let (source, url) = set.find(|(_, url)| !url.trim().is_empty())?;
-                Some(InheritedUpstream { source, url: Ok(url) })
-            }
+            None if program == CLAUDE => Some(
+                anthropic()
+                    .unwrap_or_else(|| InheritedUpstream { source: program, url: Ok(with_v1(ANTHROPIC)) }),
+            ),
+            None => BASE_URLS.iter().find_map(|name| set(name)).or_else(anthropic),
         }
     }
 

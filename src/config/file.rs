@@ -4,6 +4,7 @@
 use super::callers::KnownCaller;
 use super::document::{Document, Entry, MOST_PROBLEMS, in_order, read_as};
 use super::error::{Problem, reworded};
+use super::messages::Messages;
 use super::record::Record;
 use super::reload::Reload;
 use super::responses::Responses;
@@ -37,6 +38,7 @@ pub(super) struct File {
     pub conversation: Conversation,
     pub reask: Reask,
     pub responses: Responses,
+    pub messages: Messages,
     pub store: StateStore,
     pub log: Log,
     pub audit: Audit,
@@ -126,7 +128,7 @@ fn take_out_what_is_no_table(document: &Document<'_>, root: &mut DeTable<'_>) ->
 }
 
 /// All top-level keys except `base` and `mode`.
-const TABLES: [&str; 17] = [
+const TABLES: [&str; 18] = [
     "listen",
     "upstream",
     "limits",
@@ -134,6 +136,7 @@ const TABLES: [&str; 17] = [
     "conversation",
     "reask",
     "responses",
+    "messages",
     "store",
     "log",
     "audit",

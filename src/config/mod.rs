@@ -18,6 +18,7 @@ mod error;
 mod file;
 mod found;
 mod kept;
+mod messages;
 mod needs;
 mod origin;
 mod policy_tables;
@@ -52,6 +53,7 @@ pub use effective::{Change, Effective};
 pub use engine::settings::{Mode, Unjudged};
 pub use error::{Problem, Problems};
 pub use file::{InheritedUpstream, Overrides};
+pub use messages::{Messages, Threads};
 pub use profiles::{Profile, Profiles};
 pub use record::Record;
 pub use reload::Reload;
@@ -62,7 +64,7 @@ pub use tables::{
     Admin, Audit, Conversation, EQUAL_REQUESTS_OF_A_STORM, Limits, Listen, Log, LogFormat, Model, Notices,
     OwnToken, Reask, StateStore,
 };
-pub use target::{ENDPOINTS, ProxyUrl, Target};
+pub use target::{ANTHROPIC_HOST, ENDPOINTS, OPENAI_HOST, ProxyUrl, Target};
 pub use telemetry::Telemetry;
 pub use tiers::{AUTH, GUEST, KeyHash, Tier};
 pub use tls::{ClientCertificate, Tls};
@@ -99,6 +101,7 @@ pub struct Config {
     pub conversation: Conversation,
     pub reask: Reask,
     pub responses: Responses,
+    pub messages: Messages,
     pub store: StateStore,
     pub log: Log,
     pub audit: Audit,
@@ -384,6 +387,7 @@ impl Config {
             conversation: file.conversation,
             reask: file.reask,
             responses: file.responses,
+            messages: file.messages,
             store: file.store,
             log: file.log,
             audit: file.audit,

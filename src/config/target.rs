@@ -6,9 +6,14 @@ use hyper::http::Uri;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use std::fmt;
 
+/// The host of OpenAI's own API.
+pub const OPENAI_HOST: &str = "api.openai.com";
+/// The host of Anthropic's own API.
+pub const ANTHROPIC_HOST: &str = "api.anthropic.com";
+
 /// How the paths of endpoints end that clients add to a base URL.
-pub const ENDPOINTS: [&str; 5] =
-    ["/chat/completions", "/responses", "/completions", "/embeddings", "/models"];
+pub const ENDPOINTS: [&str; 6] =
+    ["/chat/completions", "/responses", "/messages", "/completions", "/embeddings", "/models"];
 
 /// The destination of requests.
 #[derive(Clone, PartialEq, Eq)]
@@ -32,6 +37,14 @@ impl Target {
         match target_trouble(text) {
             None => url(text).map(Self::Url).ok_or_else(|| target_problem("expected a URL", text)),
             Some(trouble) => Err(target_problem(trouble, text)),
+        }
+    }
+
+    /// Whether it is the server of this name.
+    pub fn is_host(&self, name: &str) -> bool {
+        match self {
+            Self::Demo => false,
+            Self::Url(url) => url.host().is_some_and(|host| host.eq_ignore_ascii_case(name)),
         }
     }
 }

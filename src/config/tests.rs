@@ -342,7 +342,7 @@ fn unknown_names_are_reported_with_the_nearest_known_one() {
         ("[listn]\nproxy = 1", "proxy.toml:1: listn: unknown table; did you mean `listen`?"),
         (
             "[dashboard]",
-            "proxy.toml:1: dashboard: unknown table; known here: base, mode, reload, listen, upstream, limits, notices, conversation, reask, responses, store, log, audit, record, admin, telemetry, model, caller, tier, policy, profile",
+            "proxy.toml:1: dashboard: unknown table; known here: base, mode, reload, listen, upstream, limits, notices, conversation, reask, responses, messages, store, log, audit, record, admin, telemetry, model, caller, tier, policy, profile",
         ),
         ("[listen]\nprxy = 1", "proxy.toml:2: listen.prxy: unknown key; did you mean `proxy`?"),
         (

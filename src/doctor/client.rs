@@ -8,10 +8,37 @@ use std::net::SocketAddr;
 /// The page that has each framework's line, in its first table.
 const CLIENTS: &str = include_str!("../../docs/clients.md");
 /// The proxy's address on that page.
-const WRITTEN: &str = "http://127.0.0.1:4242/v1";
+const WRITTEN: &str = "http://127.0.0.1:4242";
+
+/// Looks at `OPENAI_BASE_URL` and `ANTHROPIC_BASE_URL`: a program needs one of them.
+pub(super) fn examine(config: &Config, environment: &Environment) -> Vec<Finding> {
+    let anthropic = environment.anthropic_base_url.as_deref().map(|url| of_anthropic(config, url));
+    let openai = environment.base_url.is_some() || anthropic.is_none();
+    let openai = openai.then(|| of_openai(config, environment));
+    openai.into_iter().chain(anthropic).collect()
+}
+
+/// Looks at `ANTHROPIC_BASE_URL`, to which clients add `/v1/messages`.
+fn of_anthropic(config: &Config, url: &str) -> Finding {
+    let (url, wanted) = (url.trim_end_matches('/'), origin(config));
+    let trouble = match is_here(url, scheme(config), config.listen.proxy) {
+        false => Some("which is not the proxy"),
+        true => {
+            let path = url.parse::<hyper::Uri>().map(|url| url.path().trim_end_matches('/').to_owned());
+            path.is_ok_and(|path| !path.is_empty()).then_some("to which clients add /v1/messages")
+        }
+    };
+    match trouble {
+        None => Finding::good("client", format!("ANTHROPIC_BASE_URL is {}, the proxy", shown(url))),
+        Some(trouble) => Finding::warning(
+            "client",
+            format!("ANTHROPIC_BASE_URL is {}, {trouble}: export ANTHROPIC_BASE_URL={wanted}", shown(url)),
+        ),
+    }
+}
 
 /// Looks at `OPENAI_BASE_URL`.
-pub(super) fn examine(config: &Config, environment: &Environment) -> Finding {
+fn of_openai(config: &Config, environment: &Environment) -> Finding {
     let wanted = base_url(config);
     match environment.base_url.as_deref().map(|url| url.trim_end_matches('/')) {
         Some(url) if is_here(url, scheme(config), config.listen.proxy) => match path_trouble(url) {
@@ -31,7 +58,9 @@ pub(super) fn examine(config: &Config, environment: &Environment) -> Finding {
         None => Finding::warning(
             "client",
             format!(
-                "OPENAI_BASE_URL is not set here: export OPENAI_BASE_URL={wanted} where your program starts"
+                "OPENAI_BASE_URL is not set here: export OPENAI_BASE_URL={wanted} where your program starts, or \
+                 ANTHROPIC_BASE_URL={} for programs that call Anthropic's API",
+                origin(config)
             ),
         ),
     }
@@ -71,14 +100,19 @@ pub(super) fn frameworks(config: &Config) -> String {
         Some(format!(
             "  {}: {}\n",
             name.replace('`', ""),
-            line.replace('`', "").replace(WRITTEN, &base_url(config))
+            line.replace('`', "").replace(WRITTEN, &origin(config))
         ))
     });
     lines.collect()
 }
 
 pub(super) fn base_url(config: &Config) -> String {
-    format!("{}://{}/v1", scheme(config), reachable(config.listen.proxy))
+    format!("{}/v1", origin(config))
+}
+
+/// The proxy's address without a path.
+fn origin(config: &Config) -> String {
+    format!("{}://{}", scheme(config), reachable(config.listen.proxy))
 }
 
 fn scheme(config: &Config) -> &'static str {
@@ -108,6 +142,13 @@ mod tests {
     use crate::doctor::Outcome;
     use policies::REGISTRY;
 
+    /// What is found where `OPENAI_BASE_URL` is this.
+    fn examine(config: &Config, environment: &Environment) -> Finding {
+        let mut found = super::examine(config, environment);
+        assert_eq!(found.len(), 1, "{found:?}");
+        found.remove(0)
+    }
+
     fn config(listen: &str) -> Config {
         let overrides = Overrides { listen: Some(listen.to_owned()), ..Overrides::default() };
         Config::load(Source::Shipped, &overrides, REGISTRY).unwrap()
@@ -136,6 +177,27 @@ mod tests {
             let found = examine(&config(listen), &environment);
             assert_eq!(found.outcome == Outcome::Good, is_good, "{url:?}: {}", found.text);
         }
+    }
+
+    #[test]
+    fn the_variable_of_anthropics_clients_has_no_path_and_is_enough_alone() {
+        for (url, is_good, expected) in [
+            ("http://127.0.0.1:4242", true, "the proxy"),
+            ("http://localhost:4242/", true, "the proxy"),
+            ("http://127.0.0.1:4242/v1", false, "to which clients add /v1/messages: export"),
+            ("https://api.anthropic.com", false, "which is not the proxy"),
+        ] {
+            let environment =
+                Environment { anthropic_base_url: Some(url.to_owned()), ..Environment::default() };
+            let found = examine(&config("127.0.0.1:4242"), &environment);
+            assert_eq!(found.outcome == Outcome::Good, is_good, "{url}: {}", found.text);
+            assert!(found.text.contains(expected), "{url}: {}", found.text);
+        }
+        let url = Some("http://127.0.0.1:4242".to_owned());
+        let both = Environment { base_url: url.clone(), anthropic_base_url: url, ..Environment::default() };
+        let outcomes =
+            super::examine(&config("127.0.0.1:4242"), &both).into_iter().map(|found| found.outcome);
+        assert_eq!(outcomes.collect::<Vec<_>>(), [Outcome::Warning, Outcome::Good], "the first lacks /v1");
     }
 
     #[test]
@@ -190,7 +252,7 @@ mod tests {
     fn doctor_prints_a_line_with_the_real_address_for_every_framework() {
         let lines = frameworks(&config("127.0.0.1:9000"));
         assert!(lines.lines().count() >= 10, "{lines}");
-        assert!(lines.lines().all(|line| line.contains("http://127.0.0.1:9000/v1")), "{lines}");
+        assert!(lines.lines().all(|line| line.contains("http://127.0.0.1:9000")), "{lines}");
         assert!(lines.contains("LangChain.js: new ChatOpenAI({ configuration: {"), "{lines}");
     }
 }

@@ -32,6 +32,8 @@ pub struct Environment {
     pub is_own: bool,
     /// `OPENAI_BASE_URL`, where it is set.
     pub base_url: Option<String>,
+    /// `ANTHROPIC_BASE_URL`, where it is set.
+    pub anthropic_base_url: Option<String>,
 }
 
 /// How one check ended.
@@ -86,7 +88,7 @@ pub async fn examine(config: &Config, environment: &Environment) -> Vec<Finding>
     findings.extend(upstream::examine(config, environment).await);
     findings.extend(store::examine(config).await);
     findings.extend(proxy::examine(config).await);
-    findings.push(client::examine(config, environment));
+    findings.extend(client::examine(config, environment));
     findings
 }
 
@@ -137,14 +139,24 @@ fn connection(base: Uri) -> UpstreamSettings {
     }
 }
 
-/// Gets `path` of a server.
+/// A header's name and value.
+type Header = (&'static str, &'static str);
+
+/// Gets `path` of a server, with these headers.
 ///
 /// # Errors
 /// Why there is no answer, for people.
-async fn get(settings: UpstreamSettings, path: &str) -> Result<(StatusCode, Bytes), String> {
+async fn get(
+    settings: UpstreamSettings,
+    path: &str,
+    headers: &[Header],
+) -> Result<(StatusCode, Bytes), String> {
+    let mut request = Request::get(path);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let request = request.body(crate::proxy::body::UpBody::Empty).map_err(|error| error.to_string())?;
     let server = Upstream::new(settings).map_err(|error: UpstreamSetupError| error.to_string())?;
-    let request =
-        Request::get(path).body(crate::proxy::body::UpBody::Empty).map_err(|error| error.to_string())?;
     let response = server.send(request).await.map_err(|error| error.message())?;
     let (head, mut body) = response.into_parts();
     let patience = Patience { pause: WITHIN, whole: WITHIN };

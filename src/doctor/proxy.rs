@@ -24,7 +24,7 @@ const CALLS_AS_TEXT: &str = "toolrein_unjudged_total{why=\"calls_as_text\"} ";
 pub(super) async fn examine(config: &Config) -> Vec<Finding> {
     let admin = reachable(config.listen.admin);
     let Some(base) = base(admin) else { return Vec::new() };
-    let status = match get(connection(base.clone()), "/v1/readyz").await {
+    let status = match get(connection(base.clone()), "/v1/readyz", &[]).await {
         Ok((status, _)) => status,
         Err(_) => {
             let text = format!(
@@ -46,12 +46,12 @@ pub(super) async fn examine(config: &Config) -> Vec<Finding> {
             return vec![Finding::problem("proxy", text)];
         }
     }];
-    if let Ok((StatusCode::OK, metrics)) = get(connection(base.clone()), "/v1/metrics").await {
+    if let Ok((StatusCode::OK, metrics)) = get(connection(base.clone()), "/v1/metrics", &[]).await {
         let metrics = String::from_utf8_lossy(&metrics);
         findings.extend(super::store::errors(&metrics));
         findings.extend(traffic(&metrics));
     }
-    if let Ok((StatusCode::OK, health)) = get(connection(base), "/v1/api/health").await {
+    if let Ok((StatusCode::OK, health)) = get(connection(base), "/v1/api/health", &[]).await {
         findings.extend(rules(&health));
     }
     findings
@@ -88,7 +88,7 @@ fn rules(health: &[u8]) -> Vec<Finding> {
 pub(super) async fn runs_at(admin: SocketAddr) -> bool {
     let Some(base) = base(reachable(admin)) else { return false };
     let settings = UpstreamSettings { connect: SOON, first_byte: SOON, idle: SOON, ..connection(base) };
-    match get(settings, "/v1/api/health").await {
+    match get(settings, "/v1/api/health", &[]).await {
         Ok((StatusCode::OK, health)) => serde_json::from_slice::<RunningHealth>(&health).is_ok(),
         _ => false,
     }
@@ -118,7 +118,7 @@ fn traffic(metrics: &str) -> Vec<Finding> {
         let text = "no request has arrived since the start: point your program at the proxy, see below";
         return vec![Finding::warning("traffic", text)];
     }
-    let is_governed = |endpoint: &str| ["chat_completions", "responses"].contains(&endpoint);
+    let is_governed = |endpoint: &str| ["chat_completions", "responses", "messages"].contains(&endpoint);
     let list = |governed: bool| {
         let of_kind = arrived.iter().filter(|(endpoint, _)| is_governed(endpoint) == governed);
         of_kind.map(|(endpoint, count)| format!("{endpoint} {count}")).collect::<Vec<_>>().join(", ")
@@ -178,11 +178,12 @@ mod tests {
             (
                 line("chat_completions", 200, 3)
                     + &line("chat_completions", 400, 1)
+                    + &line("messages", 200, 1)
                     + &line("embeddings", 200, 2),
                 Outcome::Good,
-                "governed requests since the start: chat_completions 4; relayed: embeddings 2",
+                "governed requests since the start: chat_completions 4, messages 1; relayed: embeddings 2",
             ),
-            (line("messages", 200, 2), Outcome::Warning, "relays without governing have arrived: messages 2"),
+            (line("bedrock", 200, 2), Outcome::Warning, "relays without governing have arrived: bedrock 2"),
         ] {
             let found = traffic(&metrics);
             assert_eq!((found.len(), found[0].outcome), (1, outcome), "{metrics}");

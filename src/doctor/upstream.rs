@@ -1,12 +1,13 @@
 //! Whether the upstream can be reached, and whether it accepts the API key: by requests for its list of models, which
 //! cost nothing. Some upstreams list their models to anyone, and then the list says nothing about a key.
 
-use super::{Environment, Finding, base_of, connection, get};
-use crate::config::Config;
+use super::{Environment, Finding, Header, base_of, connection, get};
+use crate::config::{Config, KeyHeader};
 use crate::proxy::forward_proxy::ForwardProxy;
 use crate::proxy::upstream::UpstreamSettings;
 use crate::proxy::upstream_key::UpstreamKey;
 use hyper::http::StatusCode;
+use serde::Deserialize;
 
 /// Asks the upstream.
 pub(super) async fn examine(config: &Config, environment: &Environment) -> Vec<Finding> {
@@ -18,8 +19,8 @@ pub(super) async fn examine(config: &Config, environment: &Environment) -> Vec<F
     };
     let shown = config.upstream.url.to_string();
     // The client's path, as the proxy takes it: the upstream's own path takes the place of /v1.
-    let own = environment.key.as_deref().map(|key| UpstreamKey::new(config.upstream.api_key_header, key));
-    let own = match own.transpose() {
+    let keyed = |header| environment.key.as_deref().map(|key| UpstreamKey::new(header, key)).transpose();
+    let mut own = match keyed(config.upstream.api_key_header) {
         Err(problem) => {
             return vec![Finding::problem("key", format!("the key in {} {problem}", environment.key_env))];
         }
@@ -34,19 +35,40 @@ pub(super) async fn examine(config: &Config, environment: &Environment) -> Vec<F
         proxy: proxy.clone(),
         ..connection(base.clone())
     };
-    let status = match get(settings(own), MODELS).await {
+    let mut headers: &[Header] = &[];
+    let mut asked = get(settings(own.clone()), MODELS, headers).await;
+    if matches!(&asked, Ok((status, body)) if is_anthropic(*status, body)) {
+        // As clients of that API ask; a key of toolrein's own is sent as it is configured.
+        headers = &ANTHROPIC_VERSION;
+        own = if environment.is_own { own } else { keyed(KeyHeader::XApiKey).unwrap_or(own) };
+        asked = get(settings(own), MODELS, headers).await;
+    }
+    let status = match asked {
         Err(error) => return vec![Finding::problem("upstream", format!("{shown}: {error}"))],
         Ok((status, _)) => status,
     };
     let reached = Finding::good("upstream", format!("{shown} answers{by} (GET models: {})", status.as_u16()));
     let is_public = status == StatusCode::OK
         && environment.key.is_some()
-        && !matches!(get(settings(None), MODELS).await, Ok((without, _)) if is_refused(without));
+        && !matches!(get(settings(None), MODELS, headers).await, Ok((without, _)) if is_refused(without));
     vec![reached, key(status, is_public, environment)]
 }
 
 /// The list of models.
 const MODELS: &str = "/v1/models";
+
+/// The version of Anthropic's API that all clients of it understand, without which it answers nothing.
+const ANTHROPIC_VERSION: [Header; 1] = [("anthropic-version", "2023-06-01")];
+
+/// Whether an error has the shape of Anthropic's.
+fn is_anthropic(status: StatusCode, body: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Error {
+        r#type: String,
+    }
+    let is_error = || serde_json::from_slice::<Error>(body).is_ok_and(|error| error.r#type == "error");
+    status.is_client_error() && is_error()
+}
 
 fn is_refused(status: StatusCode) -> bool {
     matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)

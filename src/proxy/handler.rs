@@ -21,24 +21,27 @@ use super::summaries::Summariser;
 use super::upstream::Upstream;
 use super::webhooks::Webhooks;
 use super::{
-    ResponseFuture, Service, caller, clock, profile, relay, request_id, stored_response, ungoverned,
+    ResponseFuture, Service, caller, clock, count_tokens, profile, relay, request_id, stored_response,
+    ungoverned,
 };
-use crate::config::{Config, Mode, Profile, Unjudged, WebSocket};
+use crate::config::{Config, Mode, Profile, Threads, Unjudged, WebSocket};
 use crate::store::equal_requests::EqualRequests;
 use crate::store::held::HeldCalls;
 use crate::telemetry::Telemetry;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use dialects::error::ErrorShape;
+use dialects::messages::threads::{Thread, thread_of};
 use dialects::prefix::read_request;
-use dialects::{AnyDialect, CHAT, RESPONSES};
+use dialects::{AnyDialect, CHAT, MESSAGES, RESPONSES};
 use engine::{Arrived, Exchange, Now, Shared};
 use futures_util::FutureExt as _;
 use hyper::body::Incoming;
-use hyper::http::Response;
 use hyper::http::request::Parts;
+use hyper::http::{HeaderMap, HeaderName, Response};
 use model::identity::{HashKey, Identity};
 use model::memo::Memo;
-use model::record::{CallerName, Route};
+use model::record::{CallerName, Endpoint, On, Route};
 use model::request::Request;
 use model::uses::request_key;
 use state::StateStore;
@@ -77,30 +80,53 @@ pub struct Handler(pub ArcSwap<AppState>);
 impl Service for Handler {
     fn call(self: Arc<Self>, mut request: hyper::http::Request<Incoming>) -> ResponseFuture {
         let id = request_id::assign(&mut request);
-        let answering = self.answer(request);
+        let app = self.0.load_full();
+        let endpoint = app.governed(&request);
+        let shape = error_shape(endpoint, request.headers());
+        let answering = app.answer(request, endpoint);
         Box::pin(async move {
             let mut response = answering.await;
             response.headers_mut().insert(&REQUEST_ID, id);
+            if response.extensions().get::<ProxyError>().is_some() {
+                response.extensions_mut().insert(shape);
+            }
             response
         })
     }
 }
 
-impl Handler {
-    fn answer(&self, request: hyper::http::Request<Incoming>) -> ResponseFuture {
-        let app = self.0.load_full();
-        if !app.knows_caller(&request) {
-            return Box::pin(ready(app.refuse(app.governed(&request), &request, &ProxyError::UnknownCaller)));
+/// The header that clients of Anthropic's API send with each request, whatever its endpoint.
+static ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version");
+
+/// The shape in which the client expects errors.
+fn error_shape(endpoint: Option<Governed>, headers: &HeaderMap) -> ErrorShape {
+    match endpoint {
+        Some(Governed::Messages | Governed::CountTokens) => ErrorShape::Anthropic,
+        Some(Governed::ChatCompletions | Governed::Responses) => ErrorShape::OpenAi,
+        None if headers.contains_key(&ANTHROPIC_VERSION) => ErrorShape::Anthropic,
+        None => ErrorShape::OpenAi,
+    }
+}
+
+impl AppState {
+    /// Answers a request; `endpoint`: the governed one that it is for.
+    fn answer(
+        self: Arc<Self>,
+        request: hyper::http::Request<Incoming>,
+        endpoint: Option<Governed>,
+    ) -> ResponseFuture {
+        if !self.knows_caller(&request) {
+            return Box::pin(ready(self.refuse(endpoint, &request, &ProxyError::UnknownCaller)));
         }
-        let Some(endpoint) = app.governed(&request) else { return app.relay(request, None) };
-        if app.refuses_upgrade(endpoint, &request) {
-            let refused = app.refuse(Some(endpoint), &request, &ProxyError::WebSocketNotGoverned);
+        let Some(endpoint) = endpoint else { return self.relay(request, None) };
+        if self.refuses_upgrade(endpoint, &request) {
+            let refused = self.refuse(Some(endpoint), &request, &ProxyError::WebSocketNotGoverned);
             return Box::pin(ready(refused));
         }
         if headers::is_post(&request) {
-            Box::pin(app.govern(request, endpoint, dialect_of(endpoint)))
+            Box::pin(self.govern(request, endpoint, dialect_of(endpoint)))
         } else {
-            app.relay(request, Some(endpoint))
+            self.relay(request, Some(endpoint))
         }
     }
 }
@@ -110,6 +136,7 @@ fn dialect_of(endpoint: Governed) -> AnyDialect {
     match endpoint {
         Governed::ChatCompletions => CHAT,
         Governed::Responses => RESPONSES,
+        Governed::Messages | Governed::CountTokens => MESSAGES,
     }
 }
 
@@ -117,6 +144,9 @@ fn route_of(endpoint: Governed) -> Route {
     match endpoint {
         Governed::ChatCompletions => Route::Chat,
         Governed::Responses => Route::Responses,
+        Governed::Messages => Route::Messages,
+        // No model replies to it.
+        Governed::CountTokens => Route::Relay,
     }
 }
 
@@ -297,6 +327,20 @@ impl AppState {
                 return Box::pin(self.govern_unread(parts, came, fault.label(), may_be, record)).await;
             }
         };
+        if matches!(endpoint, Governed::Messages | Governed::CountTokens)
+            && let Some(asked) = thread_of(&request, &body)
+        {
+            let is_relayed = self.relays_threads();
+            ungoverned::warn_threads_once(is_relayed);
+            if is_relayed {
+                record.data.ungoverned = Some("thread");
+                let came = coded.map_or(body, |coded| coded.came);
+                return Box::pin(self.relay_read(parts, UpBody::rope(vec![came]), None, record)).await;
+            }
+            if let Some(error) = note_thread(asked, &mut record) {
+                return refused(record, &error);
+            }
+        }
         let Sender { profile, tier, identity, name } = match self.identify(&parts, &request, &body) {
             Ok(found) => found,
             Err(error) => return refused(record, &error),
@@ -304,6 +348,13 @@ impl AppState {
         let profile = profile.map(|profile| Arc::clone(&profile.name));
         (record.data.caller, record.data.caller_name) = (Some(identity.caller.to_hex()), name);
         let at = record.split();
+        if endpoint == Governed::CountTokens {
+            let path = count_tokens::path_of_request(parts.uri.path()).to_owned();
+            let arrived = Arrived { dialect, body, request, identity, profile, tier, reports: false, path };
+            let now = Now { at, ms: clock::ms_at(at) };
+            let head = Head::new(parts, coded);
+            return Box::pin(self.count_tokens(arrived, head, record, now)).await;
+        }
         let request_key = request_key(&self.key, identity.caller, [&*body]);
         if let Err(error) = self.count_equal(request_key, clock::ms_at(at), &mut record.data) {
             return refused(record, &error);
@@ -324,6 +375,11 @@ impl AppState {
             .await
     }
 
+    /// Whether requests with a `thread` are relayed as they came.
+    fn relays_threads(&self) -> bool {
+        self.config.messages.threads == Threads::Relay || self.is_observing()
+    }
+
     /// Handles a request that cannot be read; `body` is as it came, and `why` is the label used in metrics. Where
     /// policies restrict calls, the request is refused if another parser might read it (`may_be`). If it is sent on,
     /// its reply is passed on only if it is an error.
@@ -340,6 +396,8 @@ impl AppState {
         let credentials = Credentials::of(&parts.headers, &parts.uri);
         let is_refused = self.config.upstream.unjudged == Unjudged::Refuse
             && !self.is_observing()
+            // Nothing in a number of tokens could be judged.
+            && record.data.endpoint != Endpoint::CountTokens
             && profile::may_restrict_calls(&self.config, &parts.headers, &credentials);
         if is_refused && may_be() {
             return refused(record, &ProxyError::RequestUnreadable { why, answered: false });
@@ -428,7 +486,7 @@ impl AppState {
 
     /// Sends a request on as it came, because toolrein cannot read it. `refusing`: the label of the reason, where the
     /// reply of an upstream that can read the request must not be passed on.
-    async fn relay_read(
+    pub(super) async fn relay_read(
         &self,
         parts: Parts,
         body: UpBody,
@@ -459,6 +517,23 @@ impl AppState {
             Err(error) => refused(record, &error),
         }
     }
+}
+
+/// Notes that the conversation of a request is not kept upstream, as its `thread` asks; returns the error by which the
+/// client learns to send it whole, where it has not.
+fn note_thread(asked: Thread, record: &mut Record) -> Option<ProxyError> {
+    let (action, error) = match asked {
+        Thread::Create => ("removed", None),
+        Thread::Continue => ("refused", Some(ProxyError::ThreadNotFound)),
+        Thread::Unknown => {
+            let code = "thread_unsupported_request";
+            let message =
+                "toolrein does not know this kind of thread. Send the whole conversation without it.";
+            ("refused", Some(ProxyError::Refused { code, message: message.to_owned() }))
+        }
+    };
+    record.data.act(On::Request, "threads", action, 1);
+    error
 }
 
 /// An error response of toolrein's own, recorded.

@@ -15,6 +15,7 @@ mod connect;
 mod connection_activity;
 mod connection_limit;
 pub mod conversation_lock;
+mod count_tokens;
 mod credential;
 pub mod decoder;
 pub mod drain;

@@ -78,6 +78,8 @@ impl Record {
         self.data.endpoint = match governed {
             Some(Governed::ChatCompletions) => Endpoint::ChatCompletions,
             Some(Governed::Responses) => Endpoint::Responses,
+            Some(Governed::Messages) => Endpoint::Messages,
+            Some(Governed::CountTokens) => Endpoint::CountTokens,
             None => Endpoint::of(uri.path()),
         };
     }

@@ -1,14 +1,15 @@
-//! Error responses of toolrein's own, in OpenAI's shape. The caller decides which error it is.
+//! Error responses of toolrein's own, in the shape of the endpoint's API. The caller decides which error it is.
 
 use super::body::ReplyBody;
 use super::error::ProxyError;
 use super::request_id::REQUEST_ID;
 use bytes::Bytes;
+use dialects::error::ErrorShape;
 use hyper::http::header::{ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER, UPGRADE, WWW_AUTHENTICATE};
 use hyper::http::{HeaderValue, Response, StatusCode};
 
 /// The response to a request that toolrein itself answers, with the error's status, and `x-should-retry` where the answer
-/// is known: OpenAI's SDKs obey it. [`write_error_body`] writes its body.
+/// is known: OpenAI's and Anthropic's SDKs obey it. [`write_error_body`] writes its body.
 pub fn error_response(error: &ProxyError) -> Response<ReplyBody> {
     let mut response = Response::new(ReplyBody::empty());
     *response.status_mut() =
@@ -46,8 +47,8 @@ pub fn error_response(error: &ProxyError) -> Response<ReplyBody> {
 }
 
 /// Writes the body of a response that is an error of toolrein's own. Called once, when the response leaves: only then are
-/// the request's id, which is among the response's headers, and the client known. A client on another machine does not
-/// get the upstream's address, and the log does.
+/// the request's id, which is among the response's headers, and the client known. An [`ErrorShape`] among the response's
+/// extensions is the body's. A client on another machine does not get the upstream's address, and the log does.
 pub fn write_error_body(response: &mut Response<ReplyBody>, is_local: bool) {
     let Some(error) = response.extensions().get::<ProxyError>() else { return };
     let message = match is_local || !error.names_the_upstream() {
@@ -58,7 +59,8 @@ pub fn write_error_body(response: &mut Response<ReplyBody>, is_local: bool) {
         }
     };
     let id = response.headers().get(&REQUEST_ID).and_then(|id| id.to_str().ok()).unwrap_or_default();
-    let body = error.body(&message, id);
+    let shape = response.extensions().get::<ErrorShape>().copied().unwrap_or_default();
+    let body = error.body(&message, id, shape);
     *response.body_mut() = ReplyBody::full(Bytes::from(body));
 }
 
@@ -94,6 +96,42 @@ mod tests {
         assert!(body["error"]["param"].is_null());
         assert_eq!(body["error"]["request_id"], "req-1");
         assert!(body["error"]["message"].as_str().unwrap().contains("h:1"));
+    }
+
+    #[tokio::test]
+    async fn errors_of_the_messages_api_have_anthropics_shape_and_its_types() {
+        let reason = Reason::new(model::plan::ReasonKind::RateLimit, "No.").with(vec![("remaining", 0)]);
+        for (error, status, kind, code) in [
+            (ProxyError::RequestTooLong { limit: 7 }, 413, "request_too_large", "request_too_large"),
+            (ProxyError::ThreadNotFound, 404, "not_found_error", "thread_not_found"),
+            (ProxyError::UnknownCaller, 401, "authentication_error", "unknown_caller"),
+            (ProxyError::NoMemory, 503, "overloaded_error", "out_of_memory"),
+            (ProxyError::Internal { detail: "secret".into() }, 500, "api_error", "internal_error"),
+            (
+                ProxyError::Exhausted { code: "quota_exhausted", reason: Box::new(reason) },
+                429,
+                "rate_limit_error",
+                "quota_exhausted",
+            ),
+        ] {
+            let mut response = error_response(&error);
+            response.headers_mut().insert(&REQUEST_ID, HeaderValue::from_static("req-1"));
+            response.extensions_mut().insert(ErrorShape::Anthropic);
+            write_error_body(&mut response, true);
+            assert_eq!(response.status(), status, "{code}");
+            if status == 429 {
+                assert_eq!(response.headers()["x-should-retry"], "false");
+            }
+            let body = response.into_body().collect().await.unwrap().to_bytes();
+            let body: Value = serde_json::from_slice(&body).unwrap();
+            assert_eq!((&body["type"], &body["request_id"]), (&"error".into(), &"req-1".into()), "{body}");
+            let error = &body["error"];
+            assert_eq!((&error["type"], &error["details"]["error_code"]), (&kind.into(), &code.into()));
+            assert!(error["message"].as_str().is_some_and(|text| !text.is_empty()), "{body}");
+            if status == 429 {
+                assert_eq!(error["details"]["remaining"], 0);
+            }
+        }
     }
 
     #[tokio::test]

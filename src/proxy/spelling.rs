@@ -11,6 +11,10 @@ use percent_encoding::percent_decode;
 pub(super) enum Governed {
     ChatCompletions,
     Responses,
+    /// Anthropic's, also under Vertex' paths.
+    Messages,
+    /// Counts the tokens of a request to [`Self::Messages`]: changed like that request, and no reply of a model.
+    CountTokens,
 }
 
 /// How often a path is decoded step by step. Each server on the way may decode once; three in a row are more than
@@ -28,20 +32,29 @@ pub(super) fn governed(path: &str) -> Option<Governed> {
     }
     let whole = fully_decoded(path.as_bytes());
     let folded = folded(&whole);
-    let has_words = |endpoint: &Governed| endpoint.segments().iter().all(|segment| folded.contains(segment));
+    let has_words = |endpoint: &Governed| endpoint.words().iter().any(|words| contains_all(&folded, words));
     let mut found = Governed::ALL.into_iter().filter(has_words);
     found.find(|endpoint| path.len() > LONGEST_READ || endpoint.is_read_in(path.as_bytes(), &whole))
 }
 
+/// The segments before the last one of Vertex' paths: `publishers/anthropic/models/MODEL:rawPredict`.
+const VERTEX: [&str; 3] = ["publishers", "anthropic", "models"];
+/// What follows the model in the last segment of Vertex' paths.
+const VERTEX_VERBS: [&str; 2] = [":rawpredict", ":streamrawpredict"];
+/// The model's place in the path by which Vertex counts tokens.
+const VERTEX_COUNT: &str = "count-tokens:rawpredict";
+
 impl Governed {
     /// In the order in which they are looked for.
-    const ALL: [Self; 2] = [Self::ChatCompletions, Self::Responses];
+    const ALL: [Self; 4] = [Self::ChatCompletions, Self::Responses, Self::Messages, Self::CountTokens];
 
-    /// The last segments of the path.
-    fn segments(self) -> &'static [&'static str] {
+    /// The words of the paths of this endpoint: each path has all words of one list.
+    fn words(self) -> &'static [&'static [&'static str]] {
         match self {
-            Self::ChatCompletions => &["chat", "completions"],
-            Self::Responses => &["responses"],
+            Self::ChatCompletions => &[&["chat", "completions"]],
+            Self::Responses => &[&["responses"]],
+            Self::Messages => &[&["messages"], &["anthropic", "rawpredict"]],
+            Self::CountTokens => &[&["messages", "count_tokens"], &["anthropic", VERTEX_COUNT]],
         }
     }
 
@@ -60,9 +73,33 @@ impl Governed {
     /// Whether the last of these segments that are not empty are those of this endpoint.
     fn is_at_end_of<'a>(self, segments: impl DoubleEndedIterator<Item = &'a [u8]>) -> bool {
         let mut segments = segments.rev().filter(|segment| !segment.is_empty());
-        let mut expected = self.segments().iter().rev();
-        expected.all(|word| segments.next().is_some_and(|segment| is_word(segment, word)))
+        let Some(last) = segments.next() else { return false };
+        match self {
+            Self::ChatCompletions => is_word(last, "completions") && ends_with(segments, &["chat"]),
+            Self::Responses => is_word(last, "responses"),
+            // The messages of a thread belong to OpenAI's Assistants API.
+            Self::Messages if is_word(last, "messages") => {
+                !segments.nth(1).is_some_and(|segment| is_word(segment, "threads"))
+            }
+            Self::Messages => {
+                let names_model = |last: String| {
+                    last != VERTEX_COUNT && VERTEX_VERBS.iter().any(|verb| last.ends_with(verb))
+                };
+                ends_with(segments, &VERTEX) && names_model(trimmed(last))
+            }
+            Self::CountTokens if is_word(last, "count_tokens") => ends_with(segments, &["messages"]),
+            Self::CountTokens => is_word(last, VERTEX_COUNT) && ends_with(segments, &VERTEX),
+        }
     }
+}
+
+fn contains_all(text: &str, words: &[&str]) -> bool {
+    words.iter().all(|word| text.contains(word))
+}
+
+/// Whether the segments, which come last one first, end with `words`.
+fn ends_with<'a>(mut segments: impl Iterator<Item = &'a [u8]>, words: &[&str]) -> bool {
+    words.iter().rev().all(|word| segments.next().is_some_and(|segment| is_word(segment, word)))
 }
 
 /// Whether all servers split the path in the same way, as with nearly every path.
@@ -121,7 +158,7 @@ impl Reading {
 pub(super) fn may_show_stored(path: &str) -> bool {
     let whole = fully_decoded(path.as_bytes());
     let folded = folded(&whole);
-    if !STORED.iter().any(|words| words.iter().all(|word| folded.contains(word))) {
+    if !STORED.iter().any(|words| contains_all(&folded, words)) {
         return false;
     }
     if path.len() > LONGEST_READ {
@@ -159,11 +196,13 @@ fn is_word(segment: &[u8], word: &str) -> bool {
         return true;
     }
     // No character becomes more ASCII letters than it has bytes.
-    if segment.len() < word.len() {
-        return false;
-    }
+    segment.len() >= word.len() && trimmed(segment) == word
+}
+
+/// A segment in one case, without white space and control characters around it.
+fn trimmed(segment: &[u8]) -> String {
     let is_blank = |letter: char| letter.is_whitespace() || (letter.is_control() && letter != '\0');
-    folded(segment).trim_matches(is_blank) == word
+    folded(segment).trim_matches(is_blank).to_owned()
 }
 
 /// The text in one case. By way of capitals, since some servers compare those: the capitals of `ı` and `ſ` are `I` and
@@ -290,6 +329,69 @@ mod tests {
     }
 
     #[test]
+    fn every_spelling_of_the_path_of_messages_is_known_and_threads_have_another_api() {
+        const VERTEX: &str = "/v1/projects/p/locations/l/publishers/anthropic/models";
+        let vertex = |last: &str| format!("{VERTEX}/{last}");
+        for path in [
+            "/v1/messages",
+            "/messages/",
+            "/api/v1/messages",
+            "/anthropic/v1/Messages",
+            "/apps/anthropic/v1/messages",
+            "/v1/%6dessages",
+            "/v1%2Fmessages",
+            "/v1/message%2573",
+            "/v1/messages;a=b",
+            "/v1\\messages",
+            "/v1/messages/x/..",
+            "/v1/messages%3Fbeta=true",
+            "/v1/me%C5%BF%C5%BFage%C5%BF%20",
+            "/v1/threads/messages",
+            "/v1/threads/t/x/messages",
+            // A server that resolves the segment finds no thread.
+            "/v1/threads/%2e%2e/messages",
+            "/v1/threads/t/..%2f../messages",
+            &vertex("claude-sonnet-4-5@20250929:rawPredict"),
+            &vertex("claude:streamRawPredict"),
+            &vertex("claude%3ArawPredict"),
+            &vertex("claude:rawPredict;a=b"),
+            &vertex("CLAUDE:RAWPREDICT/"),
+            &vertex("count-tokens:streamRawPredict"),
+        ] {
+            assert_eq!(governed(path), Some(Governed::Messages), "{path}");
+        }
+        for path in [
+            "/v1/messages/count_tokens",
+            "/anthropic/v1/messages/count_tokens/",
+            "/v1/messages%2Fcount_tokens",
+            "/v1/Messages/%63ount_tokens",
+            &vertex("count-tokens:rawPredict"),
+            &vertex("count%2Dtokens%3ArawPredict"),
+        ] {
+            assert_eq!(governed(path), Some(Governed::CountTokens), "{path}");
+        }
+        for path in [
+            "/v1/threads/thread_1/messages",
+            "/v1/threads/thread_1/messages/",
+            "/v1/Threads/thread_1/%6dessages",
+            "/v1/messages/batches",
+            "/v1/messages/batches/b/results",
+            "/v1/messages/msg_1",
+            "/v1/count_tokens",
+            "/v1/xmessages",
+            "/v1/projects/p/locations/l/publishers/google/models/gemini:rawPredict",
+            &vertex("claude:generateContent"),
+            &vertex("claude/rawPredict"),
+            "/v1/models/claude:rawPredict",
+            "/model/anthropic.claude/invoke",
+            "/model/anthropic.claude/converse-stream",
+            "/api/hello",
+        ] {
+            assert_eq!(governed(path), None, "{path}");
+        }
+    }
+
+    #[test]
     fn no_other_path_is_taken_for_a_governed_one() {
         for path in [
             "/v1/chat/completions/id",
@@ -332,6 +434,7 @@ mod tests {
             ("responses", Some(Governed::Responses)),
             ("responses/..", Some(Governed::Responses)),
             ("responses/chat/completions", Some(Governed::ChatCompletions)),
+            ("messages", Some(Governed::Messages)),
             ("embeddings", None),
         ] {
             assert_eq!(governed(&long(end)), expected, "{end}");
@@ -428,7 +531,22 @@ mod tests {
         }
         let path = format!("/{}", path.to_ascii_lowercase());
         let segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
-        Governed::ALL.into_iter().find(|endpoint| segments.ends_with(endpoint.segments()))
+        match segments[..] {
+            [.., "chat", "completions"] => Some(Governed::ChatCompletions),
+            [.., "responses"] => Some(Governed::Responses),
+            [.., "threads", _, "messages"] => None,
+            [.., "messages"] => Some(Governed::Messages),
+            [.., "messages", "count_tokens"] => Some(Governed::CountTokens),
+            [.., "publishers", "anthropic", "models", "count-tokens:rawpredict"] => {
+                Some(Governed::CountTokens)
+            }
+            [.., "publishers", "anthropic", "models", last]
+                if last.ends_with(":rawpredict") || last.ends_with(":streamrawpredict") =>
+            {
+                Some(Governed::Messages)
+            }
+            _ => None,
+        }
     }
 
     fn percent_decoded(text: &str) -> String {
@@ -477,6 +595,11 @@ mod tests {
         }
 
         #[test]
+        fn the_path_of_messages_is_known_in_any_spelling(path in any_spelling(&["messages"])) {
+            prop_assert_eq!(governed(&path), Some(Governed::Messages), "{}", path);
+        }
+
+        #[test]
         fn no_spelling_of_another_path_is_taken_for_a_governed_one(
             path in prop_oneof![
                 any_spelling(&["chat", "completions-x"]),
@@ -488,6 +611,7 @@ mod tests {
                 any_spelling(&["responses-x"]),
                 any_spelling(&["xresponses"]),
                 any_spelling(&["response"]),
+                any_spelling(&["message"]),
             ],
         ) {
             prop_assert_eq!(governed(&path), None, "{}", path);
@@ -498,7 +622,8 @@ mod tests {
             parts in prop::collection::vec(
                 select(vec![
                     "/", "/", "\\", "%2f", "%5C", "%252F", "chat", "chat/completions", "completions", "ChaT", "%63hat",
-                    "complet%2569ons", "responses", "responses", "Re%73ponses", ";", ";a", ".", "..", "/../", "%2e%2e", "x", "?", "%3f", "%23", "%00", "%25",
+                    "complet%2569ons", "responses", "responses", "Re%73ponses", "messages", "message%2573", "threads", "count_tokens",
+                    ";", ";a", ".", "..", "/../", "%2e%2e", "x", "?", "%3f", "%23", "%00", "%25",
                     "%", "2f", "%2525252f",
                 ]),
                 0..9,

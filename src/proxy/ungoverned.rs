@@ -34,6 +34,27 @@ pub(super) fn warn_unread_once(endpoint: Endpoint, why: &'static str) {
     }
 }
 
+/// Whether threads were reported.
+static THREADS: AtomicBool = AtomicBool::new(false);
+
+/// Reports what happens to conversations that clients want kept by the upstream, the first time.
+pub(super) fn warn_threads_once(is_relayed: bool) {
+    if THREADS.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    if is_relayed {
+        tracing::warn!(
+            "a client has its conversation kept by the upstream (thread); such requests are relayed without being \
+             governed, and counted as that (reported once)"
+        );
+    } else {
+        tracing::info!(
+            "a client wants its conversation kept by the upstream (thread); toolrein has it send the whole conversation, \
+             which is governed; messages.threads = \"relay\" relays such requests without governing them (reported once)"
+        );
+    }
+}
+
 /// Whether calls of a stored response were warned about.
 static WARNED_STORED: AtomicBool = AtomicBool::new(false);
 
@@ -62,8 +83,8 @@ pub(super) fn warn_calls_as_text_once() {
 }
 
 fn may_call_tools(endpoint: Endpoint) -> bool {
-    use Endpoint::{ChatCompletions, Completions, Messages, Realtime, Responses};
-    matches!(endpoint, ChatCompletions | Responses | Completions | Messages | Realtime)
+    use Endpoint::{Bedrock, ChatCompletions, Completions, Messages, Realtime, Responses};
+    matches!(endpoint, ChatCompletions | Responses | Completions | Messages | Bedrock | Realtime)
 }
 
 fn is_first(warned: &AtomicU32, endpoint: Endpoint) -> bool {

@@ -69,6 +69,7 @@ const TREATED: &[Column<RequestRecord>] = &[
     ("profile", |record, bounds| bounds.optional(record.profile.as_deref()), Always),
     ("mode", |record, _| word(record.mode), Always),
     ("path", |record, bounds| Text(bounds.text(&record.path)), Always),
+    ("endpoint", |record, _| word(record.endpoint.as_str()), Always),
     ("status", |record, _| Number(record.status.into()), Always),
     ("error", |record, _| word(record.error), Always),
     ("streamed", |record, _| Flag(record.streamed), Always),

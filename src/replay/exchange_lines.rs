@@ -6,8 +6,8 @@ use super::input::{Flaw, Line};
 use super::live::Live;
 use super::recording::LABELS;
 use bytes::Bytes;
-use dialects::RecordedReply;
-use dialects::dialect_of;
+use dialects::{AnyDialect, RecordedReply, dialect_named, dialect_of};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::collections::{BTreeMap, VecDeque};
 use wire::body::Fault;
@@ -43,11 +43,22 @@ impl Exchange {
             None => labels.contains_key(DONE).then_some(Err(Flaw::NoBodies)),
         }
     }
+
+    /// The dialect of the endpoint that toolrein's recorder has noted.
+    fn dialect(&self) -> Option<AnyDialect> {
+        #[derive(Deserialize)]
+        struct Done {
+            endpoint: String,
+        }
+        let done: Done = serde_json::from_str(self.labels.get(DONE)?.get()).ok()?;
+        dialect_named(&done.endpoint)
+    }
 }
 
 /// A request with the whole conversation.
 struct Joined {
     body: Bytes,
+    dialect: AnyDialect,
     /// The end of the messages that the request had.
     end: usize,
     live: Option<Live>,
@@ -73,11 +84,12 @@ impl ExchangeLines {
             Some(Ok(exchange)) => exchange,
         };
         match self.joined(&exchange) {
-            Ok(Joined { body, end, live }) => Line {
+            Ok(Joined { body, dialect, end, live }) => Line {
                 position: line.position,
                 content: Ok(body),
                 request_end: Some(end),
                 live: live.into_iter().collect(),
+                dialect: Some(dialect),
             },
             Err(fault) => Line::new(line.position, Err(fault.into())),
         }
@@ -85,7 +97,7 @@ impl ExchangeLines {
 
     fn joined(&mut self, exchange: &Exchange) -> Result<Joined, Fault> {
         let body = Bytes::copy_from_slice(exchange.request.get().as_bytes());
-        let dialect = dialect_of(&body);
+        let dialect = exchange.dialect().unwrap_or_else(|| dialect_of(&body));
         let request = dialect.read(&body)?;
         let RecordedReply { id, items, .. } = dialect.reply_items(&reply_of(&exchange.response));
         let before = request.continues.as_ref().and_then(|name| self.known.get(name));
@@ -121,7 +133,7 @@ impl ExchangeLines {
         if let Some(name) = conversation.or(id) {
             self.remember(name, all);
         }
-        Ok(Joined { body: joined, end, live })
+        Ok(Joined { body: joined, dialect, end, live })
     }
 
     fn remember(&mut self, name: String, items: String) {

@@ -6,7 +6,7 @@ use super::input::{Flaw, Line};
 use super::live::MOST_LIVE;
 use super::recording::Labels;
 use bytes::Bytes;
-use dialects::dialect_of;
+use dialects::AnyDialect;
 use model::message::Role;
 use std::collections::VecDeque;
 use wire::body::Span;
@@ -33,9 +33,9 @@ struct Held {
 impl Growth {
     /// Adds a line; returns whether it replaces an earlier one.
     pub(super) fn take(&mut self, mut line: Line) -> bool {
-        let messages = line.content.as_ref().ok().and_then(|content| match line.request_end {
-            Some(end) => asked(content, end),
-            None => messages_of(content),
+        let messages = line.request().ok().and_then(|(content, dialect)| match line.request_end {
+            Some(end) => asked(content, dialect, end),
+            None => messages_of(content, dialect),
         });
         let new = messages.zip(line.content.as_ref().ok()).map(|(span, content)| span.of(content));
         let known = new.and_then(|new| self.held.iter().position(|held| held.is_begun_by(new)));
@@ -73,8 +73,8 @@ impl Held {
 
 /// The messages of a line that is a request as it was sent, without their brackets. Such a line names a model, has no
 /// labels, and waits for a reply; any other is a separate conversation, however similar to others.
-fn messages_of(line: &Bytes) -> Option<Span> {
-    let request = dialect_of(line).read(line).ok()?;
+fn messages_of(line: &Bytes, dialect: AnyDialect) -> Option<Span> {
+    let request = dialect.read(line).ok()?;
     let waits = request.messages.last().is_some_and(|message| message.role != Role::Assistant);
     let labels = Labels::read(&request, line);
     let labelled = labels.id.is_some() || labels.source.is_some() || labels.solved.is_some();
@@ -89,8 +89,8 @@ fn messages_of(line: &Bytes) -> Option<Span> {
 
 /// The messages of a request that is followed by its reply, which end at `end`, without their brackets. The next line of
 /// its conversation has them, and the reply as its client sends it back.
-fn asked(line: &Bytes, end: usize) -> Option<Span> {
-    let list = dialect_of(line).read(line).ok()?.messages_span;
+fn asked(line: &Bytes, dialect: AnyDialect, end: usize) -> Option<Span> {
+    let list = dialect.read(line).ok()?.messages_span;
     Some(Span::new(list.start as usize + 1, end))
 }
 

@@ -4,7 +4,9 @@
 use super::document::{self, Content};
 use super::exports::{Exports, NoConversation, Unpacked};
 use super::live::Live;
+use super::recording::Recording;
 use bytes::Bytes;
+use dialects::{AnyDialect, dialect_of};
 use serde_json::value::RawValue;
 use std::fmt;
 use std::fs::File;
@@ -28,12 +30,32 @@ pub(super) struct Line {
     pub request_end: Option<usize>,
     /// What a recording of toolrein's own shows of the live requests of the conversation, oldest first.
     pub live: Vec<Live>,
+    /// The dialect of the endpoint, where that is recorded.
+    pub dialect: Option<AnyDialect>,
 }
 
 impl Line {
     /// A line about which nothing else is known.
     pub(super) fn new(position: InputPosition, content: Result<Bytes, Flaw>) -> Self {
-        Self { position, content, request_end: None, live: Vec::new() }
+        Self { position, content, request_end: None, live: Vec::new(), dialect: None }
+    }
+
+    /// The conversation.
+    ///
+    /// # Errors
+    /// There is no content, or it is no request that can be read.
+    pub(super) fn recording(&self) -> Result<Recording, Flaw> {
+        let (content, dialect) = self.request().map_err(Flaw::clone)?;
+        Ok(Recording::read(content, dialect)?)
+    }
+
+    /// The content with its dialect: that of the endpoint, or the one that the content shows.
+    ///
+    /// # Errors
+    /// There is no content.
+    pub(super) fn request(&self) -> Result<(&Bytes, AnyDialect), &Flaw> {
+        let content = self.content.as_ref()?;
+        Ok((content, self.dialect.unwrap_or_else(|| dialect_of(content))))
     }
 }
 

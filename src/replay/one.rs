@@ -8,6 +8,7 @@ use super::recording::Recording;
 use super::replayer::{Replayer, joined};
 use super::{Enforced, Options};
 use bytes::Bytes;
+use dialects::dialect_of;
 use dialects::variant::Placement;
 use engine::Outgoing;
 use engine::judging::Judged;
@@ -39,7 +40,7 @@ impl Chosen {
     /// The conversation in `body`, which comes from no file.
     pub(crate) fn of_body(body: &Bytes, name: &str) -> Result<Self, NoneFound> {
         let position = InputPosition { file: name.into(), line: 0 };
-        match Recording::read(body) {
+        match Recording::read(body, dialect_of(body)) {
             Ok(recording) => Ok(Self { position, recording, readable: 1, broken: 0 }),
             Err(fault) => Err(NoneFound::Broken(position, Flaw::Fault(fault))),
         }
@@ -164,8 +165,7 @@ struct Search<'a> {
 
 impl Search<'_> {
     fn look(&mut self, line: Line) {
-        let Line { position, content, live, .. } = line;
-        let recording = content.and_then(|content| Recording::read(&content).map_err(Flaw::Fault));
+        let (recording, Line { position, live, .. }) = (line.recording(), line);
         match recording.map(|recording| recording.with_live(live)) {
             Ok(recording) => {
                 self.readable += 1;

@@ -5,7 +5,7 @@ use super::live::Live;
 use super::tally::ToolUse;
 use super::times::parse_ms;
 use bytes::Bytes;
-use dialects::{AnyDialect, dialect_of};
+use dialects::AnyDialect;
 use model::Transcript;
 use model::call::ToolCall;
 use model::identity::Identity;
@@ -65,12 +65,11 @@ pub(super) struct Step {
 }
 
 impl Recording {
-    /// Reads a line.
+    /// Reads a line that is written in this dialect.
     ///
     /// # Errors
     /// A [`Fault`] where it is not a request that toolrein can read.
-    pub(super) fn read(line: &Bytes) -> Result<Self, Fault> {
-        let dialect = dialect_of(line);
+    pub(super) fn read(line: &Bytes, dialect: AnyDialect) -> Result<Self, Fault> {
         let request = dialect.read(line)?;
         let labels = Labels::read(&request, line);
         let mut splices = Splices::default();
@@ -241,9 +240,10 @@ fn value_of(span: Span, body: &[u8]) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use dialects::dialect_of;
 
     fn read(line: &str) -> Recording {
-        Recording::read(&Bytes::copy_from_slice(line.as_bytes())).unwrap()
+        Recording::read(&Bytes::copy_from_slice(line.as_bytes()), dialect_of(line.as_bytes())).unwrap()
     }
 
     fn roles(roles: &str) -> Recording {

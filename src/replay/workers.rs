@@ -4,7 +4,6 @@
 use super::exchange_lines::ExchangeLines;
 use super::growth::Growth;
 use super::input::{Flaw, InputPosition, Line, read_files};
-use super::recording::Recording;
 use super::replayer::Replayer;
 use super::tally::Conversation;
 use super::{Enforced, Options};
@@ -102,8 +101,7 @@ impl<'a> Workers<'a> {
     }
 
     fn one(&self, line: Line) -> Replayed {
-        let Line { position, content, live, .. } = line;
-        let recording = content.and_then(|content| Recording::read(&content).map_err(Flaw::Fault));
+        let (recording, Line { position, live, .. }) = (line.recording(), line);
         match recording.map(|recording| recording.with_live(live)) {
             Ok(recording) => Replayed::Conversation(Box::new(self.replayer.replay(position, &recording))),
             Err(flaw) => Replayed::Broken(position, flaw),

@@ -11,8 +11,14 @@ const STARTERS: [&str; 6] = ["npx", "bunx", "pnpx", "uvx", "env", "command"];
 
 /// Variables of an upstream's key that a program may require, and its place where toolrein or the simulated model needs
 /// none from it.
-const KEYS: [&str; 2] = ["OPENAI_API_KEY", "CODEX_API_KEY"];
+const KEYS: [&str; 3] = ["OPENAI_API_KEY", "CODEX_API_KEY", ANTHROPIC_KEY];
 const NO_KEY: &str = "held-by-toolrein";
+
+/// The variable of Anthropic's address, which has no `/v1`, and those of its key and of a token in place of one: a program
+/// that has both sends both.
+const ANTHROPIC_URL: &str = "ANTHROPIC_BASE_URL";
+const ANTHROPIC_KEY: &str = "ANTHROPIC_API_KEY";
+const ANTHROPIC_TOKEN: &str = "ANTHROPIC_AUTH_TOKEN";
 
 /// The two spellings of the list of hosts to which no proxy leads.
 const NO_PROXY: [&str; 2] = ["NO_PROXY", "no_proxy"];
@@ -23,6 +29,9 @@ const OPENCODE: &str = "OPENCODE_CONFIG_CONTENT";
 /// Continue's option of a configuration file.
 const CONFIG: &str = "--config";
 
+/// Claude Code's option of settings, which count before those of its files.
+const SETTINGS: &str = "--settings";
+
 /// A command as it is to be started.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Start {
@@ -32,12 +41,14 @@ pub struct Start {
     pub removed: Vec<String>,
 }
 
-/// The command with what it needs for the proxy at `base_url`; `needs_key`: it sends the upstream's key itself. `secrets`
-/// are variables that are toolrein's alone, `set` gives a variable of the environment, `configuration` a file like the one
-/// of this agent, with `base_url` in it.
+/// The command with what it needs for the proxy at `base_url`; `is_openai`: the upstream is OpenAI's own, which has no
+/// Messages API, so that requests of that API go where they went before. `needs_key`: it sends the upstream's key itself.
+/// `secrets` are variables that are toolrein's alone, `set` gives a variable of the environment, `configuration` a file like
+/// the one of this agent, with `base_url` in it.
 pub fn start(
     command: &[OsString],
     base_url: &str,
+    is_openai: bool,
     needs_key: bool,
     secrets: &[&str],
     set: impl Fn(&str) -> Option<OsString>,
@@ -48,12 +59,17 @@ pub fn start(
     for name in ["OPENAI_BASE_URL", "OPENAI_API_BASE"] {
         start.variables.push((name, base_url.into()));
     }
+    let origin = base_url.trim_end_matches("/v1");
+    if !is_openai {
+        start.variables.push((ANTHROPIC_URL, origin.into()));
+    }
     let proxies = ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
     if proxies.iter().any(|name| set(name).is_some_and(|value| !value.is_empty())) {
         let hosts = hosts_without_proxy(NO_PROXY.map(&set));
         start.variables.extend(NO_PROXY.map(|name| (name, hosts.clone())));
     }
-    let unset = |name: &&str| secrets.contains(name) || set(name).is_none_or(|value| value.is_empty());
+    let has = |name: &str| !secrets.contains(&name) && set(name).is_some_and(|value| !value.is_empty());
+    let unset = |name: &&str| !has(name) && !(*name == ANTHROPIC_KEY && has(ANTHROPIC_TOKEN));
     if !needs_key {
         start.variables.extend(KEYS.into_iter().filter(unset).map(|name| (name, NO_KEY.into())));
     }
@@ -71,8 +87,13 @@ pub fn start(
             let option = configuration("continue").map(|path| [CONFIG.into(), path.into()]);
             start.command.splice(at + 1..at + 1, option.into_iter().flatten());
         }
-        "goose" => {
-            start.variables.push(("OPENAI_HOST", base_url.trim_end_matches("/v1").into()));
+        "goose" => start.variables.push(("OPENAI_HOST", origin.into())),
+        // Its files count before the variable.
+        "claude"
+            if !is_openai && !command.iter().any(|word| word.to_string_lossy().starts_with(SETTINGS)) =>
+        {
+            let settings = json!({"env": {ANTHROPIC_URL: origin}}).to_string();
+            start.command.splice(at + 1..at + 1, [SETTINGS.into(), settings.into()]);
         }
         "aider" => start.variables.push(("AIDER_OPENAI_API_BASE", base_url.into())),
         _ => {}
@@ -113,11 +134,6 @@ fn hosts_without_proxy(lists: [Option<OsString>; 2]) -> OsString {
     hosts
 }
 
-/// Whether the command is one that calls an endpoint which is only relayed.
-pub fn is_only_relayed(command: &[OsString]) -> bool {
-    program(command).is_some_and(|(_, name)| ["claude", "claude-code"].contains(&name.as_str()))
-}
-
 /// The name of the program that the command starts.
 pub fn program_of(command: &[OsString]) -> Option<String> {
     program(command).map(|(_, name)| name)
@@ -130,8 +146,13 @@ fn program(command: &[OsString]) -> Option<(usize, String)> {
         // A package may be written with its version: codex@0.169.0.
         let name = name.split_once('@').map_or(name, |(name, _)| name);
         let name = name.trim_end_matches(".cmd").trim_end_matches(".exe");
-        // The package of this agent has a name of its own.
-        Some(if name == "opencode-ai" { "opencode" } else { name }.to_owned())
+        // The packages of these agents have names of their own.
+        let name = match name {
+            "opencode-ai" => "opencode",
+            "claude-code" => "claude",
+            name => name,
+        };
+        Some(name.to_owned())
     };
     let is_starter = name(command.first()?).is_some_and(|name| STARTERS.contains(&name.as_str()));
     let is_passed_over = |word: &OsString| {
@@ -173,7 +194,9 @@ mod tests {
 
     fn started(command: &str, variables: &[(&str, &str)], needs_key: bool) -> Start {
         let set = |name: &str| variables.iter().find(|(set, _)| *set == name).map(|(_, value)| value.into());
-        start(&words(command), BASE, needs_key, &[], set, |agent| Some(format!("/run/{agent}.yaml").into()))
+        start(&words(command), BASE, false, needs_key, &[], set, |agent| {
+            Some(format!("/run/{agent}.yaml").into())
+        })
     }
 
     fn variable(start: &Start, name: &str) -> Option<String> {
@@ -201,6 +224,7 @@ mod tests {
             let start = started(command, &[], true);
             assert_eq!(start.command, words(&expected), "{command}");
             assert_eq!(variable(&start, "OPENAI_BASE_URL").as_deref(), Some(BASE));
+            assert_eq!(variable(&start, ANTHROPIC_URL).as_deref(), Some("http://127.0.0.1:9"));
             assert_eq!(variable(&start, "OPENAI_API_KEY"), None);
         }
     }
@@ -233,7 +257,7 @@ mod tests {
     fn the_variable_that_toolrein_takes_its_key_from_is_not_the_commands() {
         let set = |_: &str| Some(OsString::from("sk-real"));
         for (secret, expected) in [("CORP_KEY", None), ("OPENAI_API_KEY", Some(NO_KEY))] {
-            let start = start(&words("python a.py"), BASE, false, &[secret], set, |_| None);
+            let start = start(&words("python a.py"), BASE, false, false, &[secret], set, |_| None);
             assert_eq!(start.removed, [secret]);
             assert_eq!(variable(&start, "OPENAI_API_KEY").as_deref(), expected, "{secret}");
         }
@@ -259,11 +283,29 @@ mod tests {
     }
 
     #[test]
-    fn claude_is_known_to_call_an_endpoint_that_is_relayed() {
-        for (command, expected) in
-            [("claude -p hi", true), ("npx @anthropic-ai/claude-code", true), ("codex", false)]
+    fn claude_gets_settings_that_count_before_its_files_unless_the_upstream_is_openai() {
+        let settings = "--settings {\"env\":{\"ANTHROPIC_BASE_URL\":\"http://127.0.0.1:9\"}}";
+        for (command, expected) in [
+            ("claude -p hi", format!("claude {settings} -p hi")),
+            (
+                "npx -y @anthropic-ai/claude-code@2 -p",
+                format!("npx -y @anthropic-ai/claude-code@2 {settings} -p"),
+            ),
+            ("claude --settings mine.json", "claude --settings mine.json".to_owned()),
+        ] {
+            assert_eq!(started(command, &[], true).command, words(&expected), "{command}");
+        }
+        let start = start(&words("claude -p"), BASE, true, true, &[], |_| None, |_| None);
+        assert_eq!((variable(&start, ANTHROPIC_URL), start.command), (None, words("claude -p")));
+    }
+
+    #[test]
+    fn a_program_with_a_token_of_anthropic_gets_no_key_beside_it() {
+        for (set, expected) in
+            [(&[][..], Some(NO_KEY)), (&[(ANTHROPIC_TOKEN, "t")], None), (&[(ANTHROPIC_KEY, "k")], None)]
         {
-            assert_eq!(is_only_relayed(&words(command)), expected, "{command}");
+            let start = started("claude -p hi", set, false);
+            assert_eq!(variable(&start, ANTHROPIC_KEY).as_deref(), expected, "{set:?}");
         }
     }
 }

@@ -12,7 +12,7 @@ pub use self::agent::{detour, named_upstream, program_of};
 
 use self::child::Signals;
 use self::folder::Folder;
-use crate::config::{Config, OwnToken, Target};
+use crate::config::{Config, OPENAI_HOST, OwnToken, Target};
 use crate::secret::random_token;
 use crate::serve::{Running, StartError, log_settings};
 use crate::setup;
@@ -82,7 +82,8 @@ pub async fn run(config: Config, order: &Order) -> Result<Ending, RunError> {
         let text = setup::changed_configuration(setup::named(agent).ok()?, &base_url)?;
         folder.write_configuration(&text).ok()
     };
-    let start = agent::start(&order.command, &base_url, needs_key, &secrets, set, configuration);
+    let is_openai = config.upstream.url.is_host(OPENAI_HOST);
+    let start = agent::start(&order.command, &base_url, is_openai, needs_key, &secrets, set, configuration);
     let ended = match child::spawn(&start) {
         Ok(mut child) => Ok(child::wait(&mut child, &mut signals, &name).await),
         Err(refused) => Err(refused),
@@ -93,7 +94,7 @@ pub async fn run(config: Config, order: &Order) -> Result<Ending, RunError> {
         Err((sentence, code)) => return Ok(Ending { code, lines: vec![sentence] }),
     };
     let explanation = explanation::command(config.record.path(), order.config_file.as_deref());
-    let lines = summary::lines(&config, &live, &explanation, agent::is_only_relayed(&order.command));
+    let lines = summary::lines(&config, &live, &explanation);
     Ok(Ending { code: child::exit_code(status), lines })
 }
 

@@ -15,13 +15,12 @@ const MOST_REASONS: usize = 2;
 /// Conversations that are looked at.
 const MOST_CONVERSATIONS: usize = 1_000;
 
-/// The lines. `explanation`: the command that explains the run; `is_relayed`: the command is known for requests that are
-/// not governed.
-pub(super) fn lines(config: &Config, live: &Live, explanation: &str, is_relayed: bool) -> Vec<String> {
+/// The lines. `explanation`: the command that explains the run.
+pub(super) fn lines(config: &Config, live: &Live, explanation: &str) -> Vec<String> {
     let totals = live.totals();
     let requests: u64 = totals.models.iter().map(|model| model.requests).sum();
     if requests == 0 {
-        return vec![without_requests(&totals, is_relayed)];
+        return vec![without_requests(&totals)];
     }
     let mut lines = vec![counts(config, &totals, requests)];
     lines.extend(not_governed(&totals).map(|relayed| format!("{relayed}, not governed")));
@@ -33,14 +32,11 @@ pub(super) fn lines(config: &Config, live: &Live, explanation: &str, is_relayed:
 }
 
 /// What to do where nothing was governed.
-fn without_requests(totals: &Snapshot, is_relayed: bool) -> String {
+fn without_requests(totals: &Snapshot) -> String {
     match not_governed(totals) {
         Some(relayed) => format!("nothing was governed: {relayed}"),
-        None if is_relayed => {
-            "nothing was governed: Claude calls /v1/messages, which toolrein only relays".to_owned()
-        }
-        None => "no model request came: the command does not read OPENAI_BASE_URL, or made none; docs/clients.md has what \
-                 each framework needs"
+        None => "no model request came: the command reads neither OPENAI_BASE_URL nor ANTHROPIC_BASE_URL, or made none; \
+                 docs/clients.md has what each framework needs"
             .to_owned(),
     }
 }

@@ -67,7 +67,7 @@ pub const AGENTS: [Agent; 7] = [
         way: Way::File {
             folder: Folder::Config("opencode"),
             files: &["opencode.json", "opencode.jsonc", "config.json"],
-            form: Form::Json { path: &["provider", "openai", "options", "baseURL"] },
+            form: Form::Json { path: &["provider", "openai", "options", "baseURL"], with_path: true },
             stronger: Stronger {
                 text: Some("OPENCODE_CONFIG_CONTENT"),
                 files: &[
@@ -125,10 +125,15 @@ pub const AGENTS: [Agent; 7] = [
     Agent {
         name: "claude",
         program: "claude",
-        way: Way::Other(
-            "Claude Code calls /v1/messages, which toolrein only relays and does not govern yet, so nothing is changed; it \
-             would have to be sent to",
-        ),
+        way: Way::File {
+            folder: Folder::Home { below: ".claude", variable: Some("CLAUDE_CONFIG_DIR") },
+            files: &["settings.json"],
+            form: Form::Json { path: &["env", "ANTHROPIC_BASE_URL"], with_path: false },
+            stronger: Stronger {
+                files: &[".claude/settings.local.json", ".claude/settings.json"],
+                ..NOTHING
+            },
+        },
     },
 ];
 
@@ -214,11 +219,12 @@ mod tests {
             ("aider", vec![home], "/nowhere/h/.aider.conf.yml"),
             ("continue", vec![home], "/nowhere/h/.continue/config.yaml"),
             ("continue", vec![home, ("CONTINUE_GLOBAL_DIR", "/nowhere/g")], "/nowhere/g/config.yaml"),
+            ("claude", vec![home], "/nowhere/h/.claude/settings.json"),
+            ("claude", vec![home, ("CLAUDE_CONFIG_DIR", "/nowhere/a")], "/nowhere/a/settings.json"),
         ] {
             assert_eq!(of(name, &set).as_deref(), Ok(expected), "{name}");
         }
         assert!(of("codex", &[]).unwrap_err().contains("HOME is not set"));
-        assert!(of("claude", &[home]).unwrap_err().contains("only relays"));
         assert!(named("emacs").unwrap_err().contains("known: codex, opencode"));
     }
 }

@@ -12,8 +12,8 @@ use toml::de::DeTable;
 pub enum Form {
     /// A key at the top of a TOML file, which counts where `provider` names the provider openai, or nothing.
     Toml { key: &'static str, provider: &'static str },
-    /// A member of a JSON file, which may have comments.
-    Json { path: &'static [&'static str] },
+    /// A member of a JSON file, which may have comments; its value is the address with or without its path.
+    Json { path: &'static [&'static str], with_path: bool },
     /// A key at the top of a YAML file; its value is the address with or without its path. `provider`: as above.
     Yaml { key: &'static str, with_path: bool, provider: Option<&'static str> },
     /// A key of each model of this provider, in a list of a YAML file.
@@ -44,7 +44,9 @@ impl Form {
     /// The value for the proxy at `base_url`.
     pub fn value(self, base_url: &str) -> String {
         match self {
-            Self::Yaml { with_path: false, .. } => base_url.trim_end_matches("/v1").to_owned(),
+            Self::Yaml { with_path: false, .. } | Self::Json { with_path: false, .. } => {
+                base_url.trim_end_matches("/v1").to_owned()
+            }
             _ => base_url.to_owned(),
         }
     }
@@ -52,7 +54,9 @@ impl Form {
     /// The base URL of clients for such a value.
     pub fn base_url(self, value: &str) -> String {
         match self {
-            Self::Yaml { with_path: false, .. } => format!("{}/v1", value.trim_end_matches('/')),
+            Self::Yaml { with_path: false, .. } | Self::Json { with_path: false, .. } => {
+                format!("{}/v1", value.trim_end_matches('/'))
+            }
             _ => value.to_owned(),
         }
     }
@@ -107,7 +111,7 @@ impl Form {
         let line_end = if text.contains("\r\n") { "\r\n" } else { "\n" };
         match self {
             Self::Toml { key, .. } => toml(text, key, &value, line_end),
-            Self::Json { path } => json(text, path, &value).and_then(|found| match found {
+            Self::Json { path, .. } => json(text, path, &value).and_then(|found| match found {
                 UpstreamSetting::Missing(insertions) => {
                     let changed = json(&insert_all(text, &insertions), path, &value)?;
                     let is_named = changed == UpstreamSetting::Named(value);
@@ -243,7 +247,7 @@ mod tests {
 
     const URL: &str = "http://127.0.0.1:4242/v1";
     const TOML: Form = Form::Toml { key: "openai_base_url", provider: "model_provider" };
-    const JSON: Form = Form::Json { path: &["provider", "openai", "options", "baseURL"] };
+    const JSON: Form = Form::Json { path: &["provider", "openai", "options", "baseURL"], with_path: true };
     const GOOSE: Form = Form::Yaml { key: "OPENAI_HOST", with_path: false, provider: Some("GOOSE_PROVIDER") };
     const MODELS: Form = Form::Models { list: "models", provider: "openai", key: "apiBase" };
 

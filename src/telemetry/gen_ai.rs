@@ -25,7 +25,7 @@ const TOKENS: [f64; 14] = [
     16_777_216.0,
     67_108_864.0,
 ];
-/// The conventions' name of what both endpoints do.
+/// The conventions' name of what all governed endpoints do.
 const CHAT: &str = "chat";
 
 /// The metrics of the semantic conventions for generative AI, which are off unless they are asked for.

@@ -14,6 +14,7 @@ mod arguments;
 mod ask_user;
 mod conversations;
 mod cost;
+mod dialect_by_body;
 mod injection;
 mod recorded;
 #[path = "../it/laws/recordings.rs"]

@@ -3,7 +3,7 @@
 //!
 //! Errors that the upstream reports itself pass through and are not here; nor are configuration errors.
 
-use dialects::error::own_error;
+use dialects::error::{ErrorShape, own_anthropic_error, own_error};
 use model::plan::{Reason, details};
 use model::record::RequestRecord;
 
@@ -48,6 +48,8 @@ pub enum ProxyError {
     StoreAway,
     /// The bodies in memory have reached their limit.
     NoMemory,
+    /// The request continues a conversation that the upstream keeps, and toolrein governs only what it is sent whole.
+    ThreadNotFound,
     /// The operator's configuration refuses this request.
     Refused { code: &'static str, message: String },
     /// A limit is used up for which the operator's configuration refuses requests until it opens again.
@@ -126,6 +128,7 @@ impl ProxyError {
             | Self::AmbiguousCredentials { .. }
             | Self::Refused { .. } => 400,
             Self::UnknownCaller => 401,
+            Self::ThreadNotFound => 404,
             Self::ConversationBusy { .. } => 409,
             Self::Exhausted { .. } => 429,
             Self::UpstreamConnect { .. }
@@ -158,6 +161,8 @@ impl ProxyError {
             Self::AmbiguousCredentials { .. } => "ambiguous_credentials",
             Self::ConversationBusy { .. } => "conversation_busy",
             Self::RequestUnreadable { .. } => "request_unreadable",
+            // A code of the API's: by it clients send the whole conversation.
+            Self::ThreadNotFound => "thread_not_found",
             Self::StoreAway => "store_away",
             Self::NoMemory => "out_of_memory",
             Self::Refused { code, .. } | Self::Exhausted { code, .. } => code,
@@ -216,6 +221,11 @@ impl ProxyError {
             }
             Self::ConversationBusy { waited_ms } => busy(*waited_ms),
             Self::RequestUnreadable { why, answered } => unreadable(why, *answered),
+            Self::ThreadNotFound => {
+                "toolrein governs conversations that it is sent whole, so no thread is kept. Send the whole conversation, \
+                 or set messages.threads = \"relay\" to relay threads without governing them."
+                    .into()
+            }
             Self::StoreAway => {
                 "The state store that toolrein's replicas share is unavailable or read-only, and store.strict refuses \
                  requests without it. The request was not processed; send it again later."
@@ -262,14 +272,18 @@ impl ProxyError {
         }
     }
 
-    /// The body of the answer, in the shape of the endpoints' errors: one of the error's messages, the request's id, and
+    /// The body of the answer, in the `shape` of the endpoint's errors: one of the error's messages, the request's id, and
     /// the numbers and times of its reason beside its code.
-    pub fn body(&self, message: &str, request_id: &str) -> String {
+    pub fn body(&self, message: &str, request_id: &str, shape: ErrorShape) -> String {
         let reason = match self {
             Self::Exhausted { reason, .. } => Some(&**reason),
             _ => None,
         };
-        own_error(message, self.code(), request_id, reason.into_iter().flat_map(details))
+        let (code, more) = (self.code(), reason.into_iter().flat_map(details));
+        match shape {
+            ErrorShape::OpenAi => own_error(message, code, request_id, more),
+            ErrorShape::Anthropic => own_anthropic_error(self.status(), message, code, request_id, more),
+        }
     }
 
     /// Whether the message names the upstream's address, or may.
@@ -333,6 +347,7 @@ impl ProxyError {
             | Self::AmbiguousCredentials { .. }
             | Self::ConversationBusy { .. }
             | Self::RequestUnreadable { .. }
+            | Self::ThreadNotFound
             | Self::Refused { .. }
             | Self::Exhausted { .. } => Some(false),
             Self::ClientTimeout | Self::ClientCut | Self::Internal { .. } => None,
@@ -352,6 +367,7 @@ impl ProxyError {
             | Self::AmbiguousCredentials { .. }
             | Self::ConversationBusy { .. }
             | Self::RequestUnreadable { .. }
+            | Self::ThreadNotFound
             | Self::Refused { .. }
             | Self::Exhausted { .. } => Fault::Client,
             Self::UpstreamConnect { .. }
@@ -457,8 +473,10 @@ mod tests {
             ProxyError::AmbiguousCredentials { caller: String::new() },
             ProxyError::ConversationBusy { waited_ms: 1 },
             ProxyError::RequestUnreadable { why: "w", answered: false },
+            ProxyError::ThreadNotFound,
             ProxyError::StoreAway,
             ProxyError::NoMemory,
+            ProxyError::Refused { code: "thread_unsupported_request", message: String::new() },
             ProxyError::Refused { code: "unknown_profile", message: String::new() },
             ProxyError::Refused { code: "history_unknown", message: String::new() },
             ProxyError::Refused { code: "budget_exceeded", message: String::new() },

@@ -26,7 +26,7 @@ mod tests;
 pub mod tolerant;
 mod world;
 
-pub use scenes::{Addresses, curl_line, run, run_messages_scenes};
+pub use scenes::{Addresses, curl_line, run};
 pub use server::serve;
 
 use model::Model;

@@ -1,4 +1,4 @@
-//! The demonstration: one agent and four problems, each run directly and through toolrein, on both endpoints. Runs the
+//! The demonstration: one agent and four problems, each run directly and through toolrein, on all endpoints. Runs the
 //! scenes and measures at the upstream; `table` formats the figures.
 
 use super::agent::{Agent, Journey};
@@ -53,8 +53,8 @@ pub(super) struct Pass {
     pub journey: Journey,
 }
 
-/// Runs every scene against both addresses and writes the table of results, then a line for each scene over the Responses
-/// API. The figures are those of `upstream`, which both addresses must lead to, and of the agent.
+/// Runs every scene against both addresses and writes the table of results, then a line for each scene over each of the
+/// other APIs. The figures are those of `upstream`, which both addresses must lead to, and of the agent.
 ///
 /// # Errors
 /// Only those of writing to `out`: a scene that fails is a line of the table.
@@ -62,7 +62,8 @@ pub async fn run(addresses: Addresses, upstream: &Upstream, out: &mut impl Write
     table::write_head(out)?;
     let rows = play_all(addresses, Endpoint::Chat, upstream, |row| table::write_row(row, out)).await?;
     table::write_sum(&rows, out)?;
-    run_again(addresses, Endpoint::Responses, "Responses", upstream, out).await
+    run_again(addresses, Endpoint::Responses, "Responses", upstream, out).await?;
+    run_again(addresses, Endpoint::Messages, "Messages", upstream, out).await
 }
 
 /// Runs every scene with the agent that uses another `endpoint`, the API of this `name`, and writes a line for each.
@@ -75,19 +76,6 @@ async fn run_again(
 ) -> io::Result<()> {
     writeln!(out, "\nThe same agent over the {name} API, directly -> through toolrein:\n")?;
     play_all(addresses, endpoint, upstream, |row| table::write_change(row, out)).await.map(drop)
-}
-
-/// Runs every scene with the agent that uses the Messages API, and writes a line for each. It is no part of [`run`] as long as
-/// toolrein relays these requests without governing them.
-///
-/// # Errors
-/// Only those of writing to `out`.
-pub async fn run_messages_scenes(
-    addresses: Addresses,
-    upstream: &Upstream,
-    out: &mut impl Write,
-) -> io::Result<()> {
-    run_again(addresses, Endpoint::Messages, "Messages", upstream, out).await
 }
 
 /// A shell command that asks the simulated model through the proxy.

@@ -143,6 +143,8 @@ pub enum Route {
     Chat,
     /// The Responses API, through the policies.
     Responses,
+    /// Anthropic's Messages API, through the policies.
+    Messages,
     /// Anything else, as it is.
     #[default]
     Relay,
@@ -471,7 +473,7 @@ pub fn shown_actions<'a>(actions: impl IntoIterator<Item = &'a Action>) -> Vec<S
 impl Route {
     /// Whether the request goes through the policies.
     pub fn is_governed(self) -> bool {
-        matches!(self, Self::Chat | Self::Responses)
+        matches!(self, Self::Chat | Self::Responses | Self::Messages)
     }
 
     /// As in labels and fields.
@@ -479,6 +481,7 @@ impl Route {
         match self {
             Self::Chat => "chat",
             Self::Responses => "responses",
+            Self::Messages => "messages",
             Self::Relay => "relay",
             Self::Upgrade => "upgrade",
         }

@@ -211,6 +211,7 @@ fn ungoverned(record: &RequestRecord) -> Option<Endpoint> {
             | Endpoint::Responses
             | Endpoint::Completions
             | Endpoint::Messages
+            | Endpoint::Bedrock
             | Endpoint::Realtime
     );
     let is_relayed = matches!(record.route, Route::Relay | Route::Upgrade) || record.ungoverned.is_some();

@@ -9,16 +9,14 @@ use crate::telemetry::projection::MemberValue::{self, Decimal, Flag, Number, Par
 use crate::telemetry::projection::{
     CallWithDecision, Column, Projection, RecordPart, TextBounds, calls_of, known, word,
 };
-use model::record::{JudgedCall, RequestRecord};
+use model::record::{JudgedCall, RequestRecord, Route};
 use opentelemetry::trace::{Event, SpanContext, SpanKind, Status, TraceFlags};
 use opentelemetry::{Array, InstrumentationScope, KeyValue, StringValue, Value};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 use std::time::SystemTime;
 
-/// The conventions' name of what both endpoints do.
+/// The conventions' name of what all governed endpoints do.
 const CHAT: &str = "chat";
-/// The conventions' name of the protocol. toolrein does not know who provides the model.
-const PROVIDER: &str = "openai";
 /// The longest text from outside, in characters; as in the log.
 const MAX_CHARS: usize = 200;
 /// The most calls that become events; further ones are only counted. More than any provider's parallel calls.
@@ -146,10 +144,15 @@ fn request_span(
     }
 }
 
+/// The conventions' name of the protocol. toolrein does not know who provides the model.
+fn provider(route: Route) -> &'static str {
+    if route == Route::Messages { "anthropic" } else { "openai" }
+}
+
 fn request_attributes(record: &RequestRecord, trace: &Trace) -> Vec<KeyValue> {
     let mut made = Attributes(Vec::with_capacity(32));
     made.add("gen_ai.operation.name", word(CHAT));
-    made.add("gen_ai.provider.name", word(PROVIDER));
+    made.add("gen_ai.provider.name", word(provider(record.route)));
     made.members(&Projection::<RequestRecord>::new(record, REQUEST, &BOUNDS));
     made.add("toolrein.steps_left_out", Number(trace.left_out.into()));
     if let Some(contents) = trace.contents.as_deref() {

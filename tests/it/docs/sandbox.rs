@@ -146,6 +146,7 @@ impl Sandbox {
             .env("HOME", self.folder.path())
             .env("NO_PROXY", "127.0.0.1")
             .env("OPENAI_API_KEY", "sk-test")
+            .env("ANTHROPIC_API_KEY", "sk-test")
             .env("OPENAI_BASE_URL", self.program.base_url())
             .env("TOOLREIN_ADMIN_TOKEN", ADMIN_TOKEN);
     }

@@ -22,7 +22,10 @@ fn doctor(upstream: &str, admin: &str, variables: &[(&str, &str)]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_toolrein"));
     let variables_of_proxies =
         ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "NO_PROXY", "no_proxy"];
-    for name in ["OPENAI_API_KEY", "OPENAI_BASE_URL"].into_iter().chain(variables_of_proxies) {
+    for name in ["OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"]
+        .into_iter()
+        .chain(variables_of_proxies)
+    {
         command.env_remove(name);
     }
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("TOOLREIN_")) {
@@ -102,6 +105,31 @@ fn a_key_counts_as_accepted_only_where_the_list_of_models_needs_one() {
         upstream.requests().iter().map(|request| request.header("authorization").is_some()).collect();
     assert_eq!(keys, [true, false]);
     assert_eq!(report.status.code(), Some(0));
+}
+
+#[test]
+fn anthropics_upstream_is_asked_as_its_clients_ask() {
+    let upstream = Scripted::start(|_, request| {
+        let error = |kind: &str, message: &str| json!({"type": "error", "error": {"type": kind, "message": message}, "request_id": "r"});
+        if request.header("anthropic-version").is_none() {
+            return Reply::json(
+                400,
+                &error("invalid_request_error", "anthropic-version: header is required"),
+            );
+        }
+        match request.header("x-api-key") {
+            Some(KEY) => Reply::json(200, &json!({"data": [], "has_more": false})),
+            _ => Reply::json(401, &error("authentication_error", "invalid x-api-key")),
+        }
+    });
+    let url = format!("{}/v1", upstream.origin());
+    let good = doctor(&url, "127.0.0.1:9", &[("OPENAI_API_KEY", KEY)]);
+    says(&good, "ok", "upstream", "GET models: 200");
+    says(&good, "ok", "key", "accepts the key in OPENAI_API_KEY");
+    let wrong = doctor(&url, "127.0.0.1:9", &[("OPENAI_API_KEY", "sk-other")]);
+    says(&wrong, "problem", "key", "refuses the key");
+    let here = doctor(&url, "127.0.0.1:9", &[("ANTHROPIC_BASE_URL", "http://127.0.0.1:4242")]);
+    says(&here, "ok", "client", "ANTHROPIC_BASE_URL is http://127.0.0.1:4242, the proxy");
 }
 
 #[test]

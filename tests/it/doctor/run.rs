@@ -193,10 +193,10 @@ fn the_address_in_the_environment_is_the_upstream_unless_an_option_or_a_file_nam
 #[test]
 fn only_the_command_has_the_variables_and_nothing_else_is_printed() {
     let place = Place::new();
-    let output =
-        place.run(&["--upstream", "demo", "--", "sh", "-c", "echo $OPENAI_BASE_URL $OPENAI_API_BASE"], &[]);
+    let script = "echo $OPENAI_BASE_URL $OPENAI_API_BASE $ANTHROPIC_BASE_URL/v1";
+    let output = place.run(&["--upstream", "demo", "--", "sh", "-c", script], &[]);
     let urls: Vec<String> = printed(&output).split_whitespace().map(str::to_owned).collect();
-    assert_eq!(urls[0], urls[1]);
+    assert_eq!([&urls[0], &urls[0]], [&urls[1], &urls[2]]);
     assert!(urls[0].starts_with("http://127.0.0.1:") && urls[0].ends_with("/v1"), "{urls:?}");
     assert_eq!(said(&output).lines().count(), 1, "{}", said(&output));
     assert!(said(&output).contains("no model request came"), "{}", said(&output));
@@ -205,11 +205,13 @@ fn only_the_command_has_the_variables_and_nothing_else_is_printed() {
 }
 
 #[test]
-fn codex_and_opencode_get_what_they_read_in_place_of_the_variable() {
+fn codex_opencode_and_claude_get_what_they_read_in_place_of_the_variable() {
     let place = Place::new();
     let bin = place.path().join("bin");
     std::fs::create_dir(&bin).unwrap();
-    for (name, script) in [("codex", "echo \"$@\""), ("opencode", "echo $OPENCODE_CONFIG_CONTENT")] {
+    for (name, script) in
+        [("codex", "echo \"$@\""), ("opencode", "echo $OPENCODE_CONFIG_CONTENT"), ("claude", "echo \"$2\"")]
+    {
         std::fs::write(bin.join(name), format!("#!/bin/sh\n{script}\n")).unwrap();
         std::fs::set_permissions(bin.join(name), std::fs::Permissions::from_mode(0o755)).unwrap();
     }
@@ -228,6 +230,9 @@ fn codex_and_opencode_get_what_they_read_in_place_of_the_variable() {
     let opencode: serde_json::Value = serde_json::from_str(&run(&["opencode", "run", "hi"])).unwrap();
     let url = opencode["provider"]["openai"]["options"]["baseURL"].as_str().unwrap();
     assert!(url.starts_with("http://127.0.0.1:"), "{opencode}");
+    let claude: serde_json::Value = serde_json::from_str(&run(&["claude", "-p", "hi"])).unwrap();
+    let url = claude["env"]["ANTHROPIC_BASE_URL"].as_str().unwrap();
+    assert!(url.starts_with("http://127.0.0.1:") && !url.contains("/v1"), "{claude}");
 }
 
 #[test]
@@ -385,6 +390,7 @@ fn the_upstream_is_the_one_that_the_agent_is_set_up_for() {
     let (url, origin) = (private.base_url(), private.base_url().trim_end_matches("/v1").to_owned());
     let json = format!("{{\"provider\": {{\"openai\": {{\"options\": {{\"baseURL\": \"{url}\"}}}}}}}}");
     let toml = format!("openai_base_url = \"{url}\"\n");
+    let claude = format!("{{\"env\": {{\"ANTHROPIC_BASE_URL\": \"{origin}/\"}}}}");
     let (host, base) = (format!("OPENAI_HOST: {origin}\n"), format!("openai-api-base: {url}\n"));
     let mut requests = 0;
     for (agent, file, text, variables) in [
@@ -400,6 +406,8 @@ fn the_upstream_is_the_one_that_the_agent_is_set_up_for() {
             vec![("OPENAI_HOST", origin.as_str())],
         ),
         ("aider", ".aider.conf.yml", base.as_str(), vec![]),
+        ("claude", ".claude/settings.json", claude.as_str(), vec![]),
+        ("claude", "none", "", vec![("ANTHROPIC_BASE_URL", origin.as_str())]),
     ] {
         let place = Place::new();
         place.agent(agent);

@@ -84,6 +84,18 @@ fn each_agent_is_set_up_by_its_line_alone_and_undone_to_the_byte() {
             "name: a\nmodels:\n  - name: m\n    provider: openai\n",
             "    apiBase: http://127.0.0.1:4242/v1\n",
         ),
+        (
+            "claude",
+            ".claude/settings.json",
+            "{\n  \"env\": {\n    \"A\": \"1\"\n  },\n  \"permissions\": {}\n}\n",
+            "\"ANTHROPIC_BASE_URL\": \"http://127.0.0.1:4242\",\n    \"A\"",
+        ),
+        (
+            "claude",
+            ".claude/settings.json",
+            "{}\n",
+            r#"{"env": {"ANTHROPIC_BASE_URL": "http://127.0.0.1:4242"}}"#,
+        ),
     ] {
         let user = User::new();
         let path = user.file(file, text);
@@ -254,9 +266,8 @@ fn the_proxy_that_runs_is_asked_and_its_address_is_written() {
 }
 
 #[test]
-fn claude_and_agents_in_editors_are_told_what_to_do() {
+fn users_of_agents_in_editors_are_told_what_to_do() {
     let user = User::new();
-    assert!(user.says(&["setup", "claude"], 1).contains("toolrein only relays and does not govern yet"));
     assert!(user.says(&["setup", "cline"], 1).contains(&format!("as its base URL {URL}")));
     assert!(user.says(&["setup", "emacs"], 1).contains("there is no agent of that name here; known: codex"));
     let listed = user.says(&["setup", "--list"], 0);

@@ -93,7 +93,7 @@ fn a_relayed_request_has_a_line_with_its_method_and_path() {
     for (method, path, endpoint) in [
         ("GET", "/v1/models", "models"),
         ("POST", "/v1/responses/resp_1/cancel", "responses"),
-        ("POST", "/v1/messages", "messages"),
+        ("POST", "/v1/messages/batches", "batches"),
         ("DELETE", "/v1/files/f-1", "files"),
         ("GET", "/elsewhere", "other"),
     ] {

@@ -21,6 +21,7 @@ mod kinds;
 mod leaving;
 mod live;
 mod logs;
+mod messages_endpoint;
 mod modes;
 mod nameless;
 mod odd_replies;

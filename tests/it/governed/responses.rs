@@ -219,15 +219,15 @@ fn each_other_endpoint_whose_calls_no_policy_sees_is_warned_about_once() {
     let upstream = Scripted::start(|_, _| Reply::text("ok"));
     let toolrein = Toolrein::before(&upstream, GENEROUS);
     for (method, path) in [
-        ("POST", "/v1/messages"),
-        ("POST", "/v1/messages"),
+        ("POST", "/model/m/converse"),
+        ("POST", "/model/m/converse"),
         ("POST", "/v1/embeddings"),
         ("GET", "/v1/models"),
         ("POST", "/v1/completions"),
-        ("POST", "/v1/messages"),
+        ("POST", "/model/m/converse"),
     ] {
         Request::new(method, &format!("{}{path}", toolrein.origin()), "{}").send();
     }
     until("the last request's line", || crate::governed::talk::request_lines(&toolrein).get(5).map(|_| ()));
-    assert_eq!(warned(&toolrein), [json!("messages"), json!("completions")]);
+    assert_eq!(warned(&toolrein), [json!("bedrock"), json!("completions")]);
 }

@@ -22,19 +22,22 @@ async fn the_demonstration_shows_no_difference_where_there_is_no_proxy() {
     assert!(measured[4].ends_with("answered"), "{text}");
     assert!(measured[6].ends_with("refused (HTTP 400)"), "{text}");
     assert_eq!(lines[11], "No difference: 1 of 4 scenes answered either way.");
-    assert_eq!(lines[13], "The same agent over the Responses API, directly -> through toolrein:");
     let outcomes = ["gave up after 25 calls", "gave up after 25 calls", "answered", "refused (HTTP 400)"];
-    for (line, outcome) in lines[15..].iter().zip(outcomes) {
-        let (outcomes, tokens) = line[18..].split_once("; tokens ").unwrap();
-        assert_eq!(outcomes, format!("{outcome} -> {outcome}"));
-        let (before, after) = tokens.split_once(" -> ").unwrap();
-        assert_eq!(before, after, "{text}");
+    for (at, api) in [(13, "Responses"), (20, "Messages")] {
+        let heading = format!("The same agent over the {api} API, directly -> through toolrein:");
+        assert_eq!(lines[at], heading, "{text}");
+        for (line, outcome) in lines[at + 2..].iter().zip(outcomes) {
+            let (outcomes, tokens) = line[18..].split_once("; tokens ").unwrap();
+            assert_eq!(outcomes, format!("{outcome} -> {outcome}"));
+            let (before, after) = tokens.split_once(" -> ").unwrap();
+            assert_eq!(before, after, "{text}");
+        }
     }
-    assert_eq!(lines.len(), 19, "{text}");
+    assert_eq!(lines.len(), 26, "{text}");
     let stats = served.upstream.stats();
     assert_eq!(
         (stats["demo-runaway"].requests, stats["demo-chat"].requests, stats["demo-no-tools"].requests),
-        (100, 8, 4)
+        (150, 12, 6)
     );
     assert!(stats["demo-chat"].request_bytes > 2 * 200 * 1024, "{stats:?}");
 }
@@ -50,7 +53,7 @@ async fn the_demonstration_survives_a_proxy_that_hangs_up() {
     run(Addresses { direct: served.address, proxied: gone }, &served.upstream, &mut out).await.unwrap();
     let text = String::from_utf8(out).unwrap();
     assert_eq!(text.lines().filter(|line| line.ends_with("no connection")).count(), 4, "{text}");
-    assert_eq!(text.lines().filter(|line| line.contains(" -> no connection; ")).count(), 4, "{text}");
+    assert_eq!(text.lines().filter(|line| line.contains(" -> no connection; ")).count(), 8, "{text}");
     proxy.abort();
 }
 

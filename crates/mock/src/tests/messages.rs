@@ -1,7 +1,7 @@
-//! The Messages API over real sockets: routes, headers, error bodies, and the scenes of the demonstration.
+//! The Messages API over real sockets: routes, headers, error bodies, and the demonstration's agent.
 
+use super::super::agent;
 use super::super::endpoint::Endpoint;
-use super::super::{Addresses, agent, run_messages_scenes};
 use super::*;
 use hyper::http::HeaderMap;
 
@@ -67,21 +67,6 @@ async fn refusals_have_anthropics_shape_and_the_id_of_the_request() {
         status == StatusCode::BAD_REQUEST && text.contains("anthropic-version: header is required"),
         "{text}"
     );
-}
-
-#[tokio::test]
-async fn every_scene_of_the_demonstration_runs_over_messages() {
-    let served = Served::start().await;
-    let mut out = Vec::new();
-    let addresses = Addresses { direct: served.address, proxied: served.address };
-    run_messages_scenes(addresses, &served.upstream, &mut out).await.unwrap();
-    let text = String::from_utf8(out).unwrap();
-    let lines: Vec<&str> = text.lines().skip(3).collect();
-    let outcomes = ["gave up after 25 calls", "gave up after 25 calls", "answered", "refused (HTTP 400)"];
-    assert_eq!(lines.len(), outcomes.len(), "{text}");
-    for (line, outcome) in lines.iter().zip(outcomes) {
-        assert!(line[18..].starts_with(&format!("{outcome} -> {outcome}; tokens ")), "{text}");
-    }
 }
 
 #[tokio::test]

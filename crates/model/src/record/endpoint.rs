@@ -10,6 +10,10 @@ pub enum Endpoint {
     Completions,
     /// Anthropic's.
     Messages,
+    /// The number of tokens of a request to it.
+    CountTokens,
+    /// Bedrock's runtime, whose paths name a model.
+    Bedrock,
     Embeddings,
     Models,
     Images,
@@ -26,13 +30,17 @@ impl Endpoint {
     /// The endpoint that `path` names.
     pub fn of(path: &str) -> Self {
         let mut segments = path.rsplit('/').filter(|segment| !segment.is_empty());
-        let (last, parent) = (segments.next().unwrap_or_default(), segments.next().unwrap_or_default());
-        match (parent, last) {
-            ("chat", "completions") => Self::ChatCompletions,
-            (_, "completions") => Self::Completions,
+        let [last, parent, above] = std::array::from_fn(|_| segments.next().unwrap_or_default());
+        match (above, parent, last) {
+            (_, "chat", "completions") => Self::ChatCompletions,
+            (_, _, "completions") => Self::Completions,
             // The messages of a thread belong to another API.
-            (parent, "messages") if parent.is_empty() || is_version(parent) => Self::Messages,
-            ("messages", "count_tokens" | "batches") => Self::Messages,
+            ("threads", _, "messages") => Self::Other,
+            (_, _, "messages") => Self::Messages,
+            (_, "messages", "count_tokens") => Self::CountTokens,
+            ("model", _, "invoke" | "invoke-with-response-stream" | "converse" | "converse-stream") => {
+                Self::Bedrock
+            }
             _ => path.split('/').find_map(Self::by_segment).unwrap_or_default(),
         }
     }
@@ -60,6 +68,8 @@ impl Endpoint {
             Self::Responses => "responses",
             Self::Completions => "completions",
             Self::Messages => "messages",
+            Self::CountTokens => "count_tokens",
+            Self::Bedrock => "bedrock",
             Self::Embeddings => "embeddings",
             Self::Models => "models",
             Self::Images => "images",
@@ -71,10 +81,6 @@ impl Endpoint {
             Self::Other => "other",
         }
     }
-}
-
-fn is_version(segment: &str) -> bool {
-    segment.strip_prefix('v').is_some_and(|number| number.starts_with(|c: char| c.is_ascii_digit()))
 }
 
 /// A path up to the first `;` or `%`, after which some clients put parameters, and so credentials.
@@ -98,8 +104,16 @@ mod tests {
             ("/v1/responses", Endpoint::Responses),
             ("/v1/responses/resp_1/input_items", Endpoint::Responses),
             ("/v1/messages", Endpoint::Messages),
-            ("/v1/messages/count_tokens", Endpoint::Messages),
+            ("/anthropic/v1/messages", Endpoint::Messages),
+            ("/v1/messages/count_tokens", Endpoint::CountTokens),
+            ("/v1/messages/batches/b/results", Endpoint::Batches),
             ("/v1/threads/t/messages", Endpoint::Other),
+            ("/v1/skills", Endpoint::Other),
+            ("/api/hello", Endpoint::Other),
+            ("/model/anthropic.claude-v2:1/invoke", Endpoint::Bedrock),
+            ("/model/anthropic.claude/invoke-with-response-stream", Endpoint::Bedrock),
+            ("/model/m/converse-stream", Endpoint::Bedrock),
+            ("/v1/models/m/invoke", Endpoint::Models),
             ("/v1/embeddings", Endpoint::Embeddings),
             ("/v1/models/gpt-4o", Endpoint::Models),
             ("/v1/audio/speech", Endpoint::Audio),
