@@ -484,8 +484,8 @@ impl AppState {
         })
     }
 
-    /// Sends a request on as it came, because toolrein cannot read it. `refusing`: the label of the reason, where the
-    /// reply of an upstream that can read the request must not be passed on.
+    /// Sends a request on and passes its reply on without judging it. `refusing`: why toolrein cannot read the request,
+    /// where the reply of an upstream that can read it must not be passed on.
     pub(super) async fn relay_read(
         &self,
         parts: Parts,

@@ -40,18 +40,18 @@ impl BeginningLookUp {
     }
 
     /// What is known of the newest beginning. `is_lost`: a hidden exchange before the newest reply is lost.
-    pub fn known(&self, transcript: &Transcript, answers: &Answers, is_lost: bool) -> Beginning {
+    pub fn known(&self, transcript: &Transcript, answers: &Answers, is_lost: bool) -> ConversationBeginning {
         let sent = answers.values(&self.ticket);
         let known = self.replies.iter().zip(sent).find_map(|(at, sent)| Some((*at, sent?)));
         let (identity, items) = (Arc::clone(&transcript.identity), transcript.len());
         let last = transcript.last_assistant();
         let (name, is_refused) = (transcript.calls.context, false);
-        Beginning { name, identity, items, known, is_lost, is_refused, last }
+        ConversationBeginning { name, identity, items, known, is_lost, is_refused, last }
     }
 }
 
 /// The beginning of a request's conversation, and how it was sent.
-pub(crate) struct Beginning {
+pub(crate) struct ConversationBeginning {
     /// The key under which is stored how the whole request is sent.
     name: Hash,
     identity: Arc<Identity>,
@@ -81,9 +81,10 @@ pub(crate) struct LeftOut {
     pub cause: Option<&'static str>,
 }
 
-impl Beginning {
+impl ConversationBeginning {
     /// Notes that the upstream has refused what the model thought; true if that may be for a change of toolrein's that the state
-    /// store has forgotten. Elsewhere the client has changed its history, and some mend that by themselves.
+    /// store has forgotten. Where the beginning is known, the client has changed its history, and some clients react to
+    /// that refusal.
     pub fn note_refusal(&mut self) -> bool {
         let is_new = self.known.is_none() && self.last.is_some() && !self.is_refused;
         self.is_refused |= is_new;
@@ -175,11 +176,11 @@ mod tests {
         Transcript::read(Arc::new(request), body, Arc::new(identity), Arc::new(NoMemo))
     }
 
-    fn beginning(transcript: &Transcript, known: Option<SentBeginning>) -> Beginning {
+    fn beginning(transcript: &Transcript, known: Option<SentBeginning>) -> ConversationBeginning {
         let known = known.map(|sent| (1, sent));
         let (name, identity) = (Hash(1), Arc::clone(&transcript.identity));
         let (is_lost, is_refused, last) = (false, false, transcript.last_assistant());
-        Beginning { name, identity, items: transcript.len(), known, is_lost, is_refused, last }
+        ConversationBeginning { name, identity, items: transcript.len(), known, is_lost, is_refused, last }
     }
 
     fn plan_with(changes: &[(usize, &str)]) -> Plan {
@@ -195,7 +196,7 @@ mod tests {
     }
 
     fn left_out(
-        beginning: &Beginning,
+        beginning: &ConversationBeginning,
         transcript: &Transcript,
         plan: &Plan,
     ) -> (usize, Option<&'static str>) {
@@ -237,7 +238,7 @@ mod tests {
     fn a_lost_exchange_and_a_refusal_without_a_known_beginning_take_all_thinking_out() {
         let transcript = conversation();
         let known = Some(SentBeginning::default());
-        let lost = Beginning { is_lost: true, ..beginning(&transcript, known) };
+        let lost = ConversationBeginning { is_lost: true, ..beginning(&transcript, known) };
         assert_eq!(left_out(&lost, &transcript, &Plan::default()), (3, Some("left_out_lost")));
         let mut unknown = beginning(&transcript, None);
         assert!(unknown.note_refusal() && !unknown.note_refusal(), "it is tried once");

@@ -1,7 +1,7 @@
 //! The phase plan: one run of the policies over the conversation, with the state store's facts. Changes and sends nothing.
 
 use super::account::{AccountKeys, OpenAccount};
-use super::beginning::Beginning;
+use super::beginning::ConversationBeginning;
 use super::error::ProxyError;
 use super::hidden_values::hide_in;
 use super::length::Length;
@@ -74,7 +74,7 @@ pub(super) struct Planned {
     /// Usage is to be requested for the stream.
     pub(super) asks_usage: bool,
     pub(super) sent: SentExchanges,
-    pub(super) beginning: Option<Beginning>,
+    pub(super) beginning: Option<ConversationBeginning>,
     pub(super) open_account: Option<OpenAccount>,
     answer: Option<Answer>,
 }

@@ -4,7 +4,7 @@
 
 use super::Core;
 use super::adaptation::{AdaptationTries, Subject, learned, placement};
-use super::beginning::{Beginning, Changes, THINKING};
+use super::beginning::{Changes, ConversationBeginning, THINKING};
 use super::exchange_form::{ExchangeForm, is_refusal, is_too_long};
 use super::length::{Length, plan_shorter};
 use super::notes::{BROKEN_HISTORY, TOOLS_UNSUPPORTED, note_sizes};
@@ -65,7 +65,7 @@ pub(super) struct RequestForms {
     refusals: ModelRefusals,
     /// How the conversation's beginning was sent, where what the model thinks is bound to that; until it is stored how this
     /// request was sent.
-    beginning: Option<Beginning>,
+    beginning: Option<ConversationBeginning>,
     tries: AdaptationTries,
     tried: Vec<Adaptation>,
     /// The upstream refused the request in every form: its reply shows nothing that the model accepts.
@@ -89,7 +89,7 @@ pub(super) struct FirstForm<'a> {
     pub(super) restored: Vec<(usize, Bytes)>,
     pub(super) length: Length,
     pub(super) refusals: ModelRefusals,
-    pub(super) beginning: Option<Beginning>,
+    pub(super) beginning: Option<ConversationBeginning>,
     pub(super) model_name: &'a str,
     pub(super) answers: &'a AnswerTools,
     /// Usage is to be requested for the stream.
@@ -309,7 +309,8 @@ impl RequestForms {
 
     /// Leaves out what the model thought, which the upstream has refused; true if toolrein may have caused that.
     fn forgets_thinking(&mut self, core: &mut Core) -> bool {
-        let may_be_own = self.beginning.as_mut().is_some_and(Beginning::note_refusal) && !core.is_observing();
+        let may_be_own =
+            self.beginning.as_mut().is_some_and(ConversationBeginning::note_refusal) && !core.is_observing();
         core.record.fallbacks.extend(may_be_own.then_some(Retry::Thinking));
         may_be_own
     }

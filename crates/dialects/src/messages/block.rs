@@ -18,7 +18,7 @@ pub enum BlockKind {
     Result,
     /// What the model thought, signed or encrypted by the provider.
     Thinking,
-    /// It stands for all that came before it.
+    /// The upstream reads it in place of all that came before it.
     Compaction,
     /// A tool that is declared in the middle of the conversation.
     ToolAddition,

@@ -19,7 +19,7 @@ pub const SHOWN: &str = "shown";
 
 /// One reply of a hidden exchange, with the message that answered it.
 #[derive(Debug, Default)]
-pub struct Round {
+pub struct HiddenReply {
     /// The blocks of the reply, in order.
     pub blocks: Vec<StoredBlock>,
     /// The blocks of the answer: results, or texts in their place.
@@ -37,7 +37,7 @@ pub struct StoredBlock {
     pub is_shown: bool,
 }
 
-impl Round {
+impl HiddenReply {
     /// Whether the client was shown calls of the reply: it was not asked again, and the client answers these.
     pub fn is_partly_shown(&self) -> bool {
         self.blocks.iter().any(|block| block.is_shown && block.block.kind == BlockKind::Call)
@@ -45,8 +45,8 @@ impl Round {
 }
 
 /// The rounds of a stored exchange, oldest first. What cannot be read is left out: it comes from the state store.
-pub fn read(exchange: &Bytes) -> Vec<Round> {
-    let mut rounds: Vec<Round> = Vec::new();
+pub fn read(exchange: &Bytes) -> Vec<HiddenReply> {
+    let mut rounds: Vec<HiddenReply> = Vec::new();
     let (body, messages) = messages_in(exchange);
     for message in &messages {
         let blocks = message.blocks().iter();
@@ -55,7 +55,7 @@ pub fn read(exchange: &Bytes) -> Vec<Round> {
             let blocks = blocks.enumerate().filter_map(|(at, block)| {
                 stored_block(body.slice(block.span.range()), shown.contains(&(at as u64)))
             });
-            rounds.push(Round { blocks: blocks.collect(), results: Vec::new() });
+            rounds.push(HiddenReply { blocks: blocks.collect(), results: Vec::new() });
         } else if let Some(round) = rounds.last_mut() {
             round.results.extend(blocks.map(|block| body.slice(block.span.range())));
         }
@@ -81,7 +81,7 @@ fn shown_blocks(message: &WireMessage, body: &[u8]) -> Vec<u64> {
     shown.and_then(|member| serde_json::from_slice(member.value.of(body)).ok()).unwrap_or_default()
 }
 
-/// Whether two blocks are one block of the model's, however a client has spelled it: by its id or signature, else by its text
+/// Whether two blocks are one block of the model's, however a client writes it: by its id or signature, else by its text
 /// or its members.
 pub fn is_same_block(one: (&Block, &[u8]), other: (&Block, &[u8])) -> bool {
     let ((a, a_body), (b, b_body)) = (one, other);

@@ -1,5 +1,5 @@
 //! The parser of one message: its role and its content, and the items that it is in the neutral model. Each result is an item
-//! of its own, and so is what stands between results and after them; any other message is one item.
+//! of its own, and so is what is between results or after them; any other message is one item.
 
 use super::block::{Block, BlockKind, parse_blocks};
 use model::call::ToolCall;

@@ -101,7 +101,7 @@ struct Unread {
     raw: Bytes,
     /// Calls that the model wrote as text may be in it.
     has_markup: bool,
-    /// It ends a text of which nothing remains.
+    /// It ends a text from which everything was removed.
     is_emptied: bool,
 }
 

@@ -2,7 +2,7 @@
 //! and the blocked calls go back to their places in them. Slices of the client's bytes stay as they are.
 
 use super::block::{Block, BlockKind};
-use super::hidden_exchange::{Round, StoredBlock, is_same_block, read};
+use super::hidden_exchange::{HiddenReply, StoredBlock, is_same_block, read};
 use super::message::{WireContent, WireMessage};
 use bytes::Bytes;
 use model::message::Role;
@@ -14,7 +14,7 @@ const HEAD: &str = r#"{"role":"assistant","content":["#;
 const BETWEEN: &str = r#"]},{"role":"user","content":["#;
 const TAIL: &str = "]}";
 
-/// What stands before a block of the client's, or after its last one.
+/// What is added before a block of the client's, or after its last one.
 #[derive(Debug)]
 enum Added {
     /// A block that the client does not have.
@@ -26,7 +26,7 @@ enum Added {
 /// The place of a hidden exchange in a message of the client's.
 #[derive(Debug, Default)]
 struct Position {
-    /// Whole replies of which the client was shown nothing, before its message.
+    /// Replies that the client was not shown, before its message: the blocks of each, and the results that answer it.
     before: Vec<(Vec<Bytes>, Vec<Bytes>)>,
     /// What is added before each block of the client's, and after the last one.
     gaps: Vec<Vec<Added>>,
@@ -147,7 +147,7 @@ fn owe(
 
 /// Where the rounds belong in the message; `None` where it does not hold what the client was shown of them.
 fn position_of(
-    rounds: &[Round],
+    rounds: &[HiddenReply],
     message: &WireMessage,
     body: &[u8],
     keeps_thinking: bool,
@@ -186,7 +186,7 @@ fn position_of(
 
 /// Places the hidden blocks of a round among the client's blocks from `cursor` on; returns where the round ends there.
 fn place_blocks(
-    round: &Round,
+    round: &HiddenReply,
     blocks: &[Block],
     body: &[u8],
     cursor: usize,
@@ -212,7 +212,7 @@ fn place_blocks(
 }
 
 /// The results of the blocked calls of a partly shown reply, each with the id of the shown call before it.
-fn owed_results(round: &Round) -> Vec<(Option<String>, Bytes)> {
+fn owed_results(round: &HiddenReply) -> Vec<(Option<String>, Bytes)> {
     let mut results = round.results.iter();
     let mut before = None;
     let mut owed = Vec::new();

@@ -40,7 +40,7 @@ pub struct CleanEvent {
     pub raw: Bytes,
     /// The events of held text that go out before it.
     pub before: Vec<Bytes>,
-    /// It ends a text of which nothing remains.
+    /// It ends a text from which everything was removed.
     pub is_emptied: bool,
 }
 
@@ -106,7 +106,7 @@ impl Cleaner {
         rest.iter().map(event).collect()
     }
 
-    /// A whole reply without markup; a block of which nothing remains goes with it.
+    /// A whole reply without markup; a block from which everything was removed is left out too.
     pub fn body(&mut self, body: Bytes) -> Bytes {
         let content = content_of(&body).unwrap_or_default();
         let (mut splices, mut gone) = (Splices::default(), Vec::new());
