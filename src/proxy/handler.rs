@@ -352,8 +352,12 @@ impl AppState {
             let path = count_tokens::path_of_request(parts.uri.path()).to_owned();
             let arrived = Arrived { dialect, body, request, identity, profile, tier, reports: false, path };
             let now = Now { at, ms: clock::ms_at(at) };
-            let head = Head::new(parts, coded);
-            return Box::pin(self.count_tokens(arrived, head, record, now)).await;
+            let (shared, store) = (Arc::clone(&self.shared), Arc::clone(&self.store));
+            let came = arrived.body.clone();
+            let changed = count_tokens::changed_body(shared, store, arrived, now).await;
+            let pieces = changed.unwrap_or_else(|| vec![came]);
+            let (parts, body) = Head::new(parts, coded).request(&pieces, None).into_parts();
+            return Box::pin(self.relay_read(parts, body, None, record)).await;
         }
         let request_key = request_key(&self.key, identity.caller, [&*body]);
         if let Err(error) = self.count_equal(request_key, clock::ms_at(at), &mut record.data) {
