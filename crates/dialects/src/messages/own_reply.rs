@@ -127,3 +127,89 @@ fn blocks_of(message: &[u8]) -> Bytes {
 fn value_of(object: &Bytes, name: &[u8]) -> Option<Bytes> {
     own_value(object, name).map(|value| object.slice_ref(value))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::identity::{Hash, HashKey};
+    use serde_json::{Value, json};
+
+    fn handed(key: &HashKey) -> Handed<'_> {
+        Handed { question: Hash(7), key, model: "m \"1\"", created: 1, usage: false }
+    }
+
+    fn value(reply: &Bytes) -> Value {
+        serde_json::from_slice(reply).unwrap()
+    }
+
+    #[test]
+    fn a_text_or_approved_calls_are_the_same_message_whole_and_as_a_stream() {
+        let key = HashKey::fixed(1);
+        let call = Assembled {
+            id: b"toolu_abcdefghi".to_vec(),
+            name: b"pay".to_vec(),
+            arguments: br#"{\"to\":\"a\"}"#.to_vec(),
+            extra: vec![(b"caller".to_vec(), br#"{"type":"direct"}"#.to_vec())],
+            ..Assembled::default()
+        };
+        let confirmation = Confirmation { calls: vec![call], ..Confirmation::default() };
+        for (reason, of) in [
+            ("end_turn", &(|form| says(form, "So \"it\" is.", &handed(&key))) as &dyn Fn(Form) -> Bytes),
+            ("tool_use", &|form| approved(form, &confirmation, &handed(&key))),
+        ] {
+            let whole = value(&of(Form::Whole));
+            assert_eq!((&whole["stop_reason"], &whole["model"]), (&reason.into(), &"m \"1\"".into()));
+            assert!(whole["id"].as_str().unwrap().starts_with("msg_toolrein"), "{whole}");
+            assert_eq!(whole["usage"], json!({"input_tokens": 0, "output_tokens": 0}));
+            let stream = of(Form::Streamed);
+            assert_eq!(value(&whole_of(&stream).unwrap()), whole);
+            let text = String::from_utf8_lossy(&stream);
+            assert_eq!(text.matches("event: content_block_delta").count(), 1, "{text}");
+        }
+        let whole = value(&approved(Form::Whole, &confirmation, &handed(&key)));
+        let call = &whole["content"][0];
+        assert_eq!((&call["input"], &call["caller"]), (&json!({"to": "a"}), &json!({"type": "direct"})));
+        let id = call["id"].as_str().unwrap();
+        assert!(id.starts_with("toolu_abc") && id != "toolu_abcdefghi", "{id}");
+    }
+
+    #[test]
+    fn a_recorded_reply_is_one_message_however_it_came_and_becomes_a_reply_again() {
+        let content = json!([{"type": "text", "text": "A"}, {"type": "tool_use", "id": "a", "name": "f", "input": {"x": 1}}]);
+        for (reason, finish) in [
+            ("tool_use", "tool_call"),
+            ("end_turn", "stop"),
+            ("max_tokens", "length"),
+            ("pause_turn", "pause_turn"),
+        ] {
+            let whole = json!({"id": "msg_1", "type": "message", "role": "assistant", "content": content,
+                "stop_reason": reason, "stop_sequence": null, "usage": {"output_tokens": 1}});
+            let whole: Bytes = whole.to_string().into();
+            let stream = stream_of(&whole).unwrap().concat().into();
+            for reply in [whole, stream] {
+                let read = reply_items(&reply);
+                assert_eq!(read.finish.as_deref(), Some(finish));
+                assert_eq!(value(&read.items[0]), json!({"role": "assistant", "content": content}));
+                let again = value(&whole_reply(&read));
+                assert_eq!((&again["content"], &again["stop_reason"]), (&content, &reason.into()));
+            }
+        }
+        let error = Bytes::from_static(br#"{"type":"error","error":{"type":"api_error","message":"x"}}"#);
+        assert!(reply_items(&error).items.is_empty());
+    }
+
+    #[test]
+    fn the_reply_that_made_a_message_has_its_blocks_as_they_were_recorded() {
+        for (content, blocks) in [
+            (r#"[ {"type":"text", "text":"caf\u00e9"} ]"#, r#"{"type":"text", "text":"caf\u00e9"}"#),
+            (r#""Hi""#, r#"{"type":"text","text":"Hi"}"#),
+        ] {
+            let message = format!(r#"{{"role":"assistant","content":{content}}}"#);
+            assert_eq!(blocks_of(message.as_bytes()), blocks);
+        }
+        let call = r#"{"type":"tool_use","id":"a","name":"f","input":{}}"#;
+        assert_eq!(blocks_of(call.as_bytes()), call, "a block alone");
+        assert_eq!(value(&reply_with_call("f", "{\"a\":1}"))["content"][0]["input"], json!({"a": 1}));
+        assert_eq!(value(&reply_with_call("f", "{\"a\":"))["content"][0]["input"], "{\"a\":");
+    }
+}

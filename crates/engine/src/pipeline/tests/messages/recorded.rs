@@ -113,7 +113,8 @@ fn each_call_of_a_sound_recorded_reply_is_blocked_alone_and_the_others_are_left_
         for (tool, arguments) in &made {
             let policy = BlocksOne { tool: tool.clone(), arguments: value_of(arguments) };
             let is_it = |call: &(String, String)| call.0 == *tool && value_of(&call.1) == policy.arguments;
-            assert_blocked(&reply, &policy, made.iter().filter(|call| !is_it(call)).cloned().collect());
+            let others: Vec<(String, String)> = made.iter().filter(|call| !is_it(call)).cloned().collect();
+            assert_blocked(&reply, &policy, &others);
             blocked += 1;
         }
     }
@@ -121,7 +122,7 @@ fn each_call_of_a_sound_recorded_reply_is_blocked_alone_and_the_others_are_left_
 }
 
 /// Asserts that a client finds these calls and no other where a policy blocks one, however the reply comes.
-fn assert_blocked(reply: &Variant, policy: &BlocksOne, others: Vec<(String, String)>) {
+fn assert_blocked(reply: &Variant, policy: &BlocksOne, others: &[(String, String)]) {
     let name = &reply.name;
     let mut first: Option<(String, Ending)> = None;
     for chunks in splits(&reply.body) {
