@@ -353,6 +353,13 @@ fn a_final_answer_request_forbids_calls_and_keeps_the_tools() {
     let answer = Variant { answer: Some("f".to_owned()), ..asking(true) };
     let out = sent(&conversation(&[user("q")]), &Plan::default(), &[], &answer);
     assert_eq!(out["tool_choice"], json!({"name": "f", "type": "tool"}));
+    for (thinking, forces) in [("adaptive", false), ("enabled", false), ("disabled", true)] {
+        let body = bytes(
+            &json!({"messages": [user("q")], "tools": [{"name": "f"}], "thinking": {"type": thinking}}),
+        );
+        let out = sent(&body, &Plan::default(), &[], &answer);
+        assert_eq!(out["tool_choice"]["type"] == "tool", forces, "{thinking}");
+    }
     let mut plan = Plan::default();
     plan.edit_tools(ToolsEdit::OneCallAtATime);
     let out = sent(&body, &plan, &[], &plain());

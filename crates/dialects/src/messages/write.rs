@@ -164,7 +164,7 @@ fn choose(planned: &PlannedRequest<'_>, variant: &Variant, splices: &mut Splices
     let mut choice = choice_of(request, body);
     let kind = match variant.forced_answer() {
         // The upstream refuses a forced call of a model that thinks.
-        Some(_) if request.value(body, "thinking").is_some() => None,
+        Some(_) if thinks(request, body) => None,
         Some(answer) => {
             choice.insert("name".to_owned(), answer.into());
             Some("tool")
@@ -197,6 +197,13 @@ fn choose(planned: &PlannedRequest<'_>, variant: &Variant, splices: &mut Splices
     if request.value(body, "tool_choice").is_none_or(|own| own.of(body) != choice.as_bytes()) {
         set_member(request, body, "tool_choice", choice, splices);
     }
+}
+
+/// Whether the request asks for thinking.
+fn thinks(request: &Request, body: &[u8]) -> bool {
+    let thinking = request.value(body, "thinking").map(|thinking| thinking.of(body));
+    let kind = thinking.and_then(|thinking| serde_json::from_slice::<Map<String, Value>>(thinking).ok());
+    kind.is_some_and(|thinking| thinking.get("type").is_none_or(|kind| kind != "disabled"))
 }
 
 fn choice_of(request: &Request, body: &[u8]) -> Map<String, Value> {

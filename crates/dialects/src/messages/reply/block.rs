@@ -271,6 +271,11 @@ impl Block {
         self.call.is_none_or(is_released) && self.text.is_none_or(is_shown)
     }
 
+    /// Whether the client gets its call as toolrein writes it.
+    pub fn is_written(&self, choice: &ReplyChoice) -> bool {
+        self.call.and_then(|call| choice.calls().get(call)).is_some_and(ReplyCall::is_shown_as_written)
+    }
+
     /// Its JSON as the client gets it from toolrein; `None` if the client gets it as it came. Of a call that a program makes the
     /// arguments are in the start.
     pub fn written(&self, choice: &ReplyChoice) -> Option<Bytes> {

@@ -36,9 +36,12 @@ pub fn hidden_exchange(blocks: &[Block], choice: &ReplyChoice, known_ids: &Known
             content.push(with_input(block, &call.assembled));
         } else if let Some(result) = result(call) {
             let form = accepted(at, choice, known_ids);
+            let is_answered =
+                matches!(call.decision, Some(Decision::Answer { .. } | Decision::Clarify { .. }));
             results.push(format!(
-                r#"{{"type":"tool_result","tool_use_id":"{}","is_error":true,"content":{}}}"#,
+                r#"{{"type":"tool_result","tool_use_id":"{}",{}"content":{}}}"#,
                 String::from_utf8_lossy(&form.id),
+                if is_answered { "" } else { r#""is_error":true,"# },
                 quote(&result)
             ));
             content.push(with_input(block, &form));

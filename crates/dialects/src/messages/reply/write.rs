@@ -158,13 +158,12 @@ impl MessagesReplies {
             self.close_blocks(out);
         }
         let Some(block) = self.blocks.all().get(at) else { return out.push(frame.raw.clone()) };
-        let written = block.written(choice);
+        let is_written = block.is_written(choice);
         if !block.is_visible(choice) {
-            self.client.is_renumbered = true;
+            (self.client.is_renumbered, self.is_changed) = (true, true);
+        } else if block.is_closed && (self.is_strict || self.is_changed || is_written) {
             self.is_changed = true;
-        } else if block.is_closed && (self.is_strict || self.is_changed || written.is_some()) {
-            self.is_changed = true;
-        } else if let Some(json) = written {
+        } else if let Some(json) = block.written(choice) {
             self.is_changed = true;
             let index = self.show(at);
             out.extend(block_events(index, &json));
