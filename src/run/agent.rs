@@ -69,7 +69,8 @@ pub fn start(
         start.variables.extend(NO_PROXY.map(|name| (name, hosts.clone())));
     }
     let has = |name: &str| !secrets.contains(&name) && set(name).is_some_and(|value| !value.is_empty());
-    let unset = |name: &&str| !has(name) && !(*name == ANTHROPIC_KEY && has(ANTHROPIC_TOKEN));
+    let is_set = |name: &str| has(name) || (name == ANTHROPIC_KEY && has(ANTHROPIC_TOKEN));
+    let unset = |name: &&str| !is_set(name);
     if !needs_key {
         start.variables.extend(KEYS.into_iter().filter(unset).map(|name| (name, NO_KEY.into())));
     }

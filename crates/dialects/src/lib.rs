@@ -175,6 +175,11 @@ pub trait Dialect: Send + Sync {
     /// A hidden exchange with short arguments and results, for a request that would be too long otherwise.
     fn short_exchange(&self, exchange: &Bytes) -> Bytes;
 
+    /// An error that toolrein has written for people, in the shape that clients of this API read.
+    fn error_for_people(&self, _status: u16, error: Bytes) -> Bytes {
+        error
+    }
+
     /// The items of a hidden exchange; `None` if they cannot be read.
     fn source(&self, exchange: &Bytes) -> Option<Source>;
 }

@@ -97,7 +97,7 @@ impl ConversationBeginning {
         let (end, sent) = self.known.unwrap_or((0, SentBeginning::default()));
         // Between the newest known request and the newest reply toolrein saw nothing, so it changed nothing.
         let is_same =
-            self.digest(changes.all(0..end)) == sent.changes && self.digest(changes.edits(end..last)) == 0;
+            self.digest(&changes.all(0..end)) == sent.changes && self.digest(&changes.edits(end..last)) == 0;
         let thinks = |from: usize| (from..self.items).any(|at| transcript.message(at).reasons);
         if is_same && !self.is_lost && !self.is_refused {
             // A client that has dropped all thinking gets none back with hidden exchanges.
@@ -116,11 +116,11 @@ impl ConversationBeginning {
 
     /// The record of how the request was sent, with its key.
     pub fn sent(&self, changes: Changes<'_>, without_thinking: usize) -> (Hash, SentBeginning) {
-        let changes = self.digest(changes.all(0..self.items));
+        let changes = self.digest(&changes.all(0..self.items));
         (self.name, SentBeginning { changes, without_thinking })
     }
 
-    fn digest(&self, changes: Vec<String>) -> u64 {
+    fn digest(&self, changes: &[String]) -> u64 {
         if changes.is_empty() {
             return 0;
         }
@@ -211,7 +211,7 @@ mod tests {
         let noticed = plan_with(&[(0, "one")]);
         let changes = Changes { plan: &noticed, restored: &[], adapted: Adaptations::empty() };
         let sent = SentBeginning {
-            changes: beginning(&transcript, None).digest(changes.all(0..1)),
+            changes: beginning(&transcript, None).digest(&changes.all(0..1)),
             without_thinking: 0,
         };
         let unchanged = SentBeginning::default();
@@ -254,7 +254,7 @@ mod tests {
         let known = beginning(&transcript, None);
         let (name, sent) = known.sent(changes, 2);
         assert_eq!((name, sent.without_thinking), (Hash(1), 2));
-        assert_eq!(sent.changes, known.digest(changes.all(0..3)));
+        assert_eq!(sent.changes, known.digest(&changes.all(0..3)));
         assert_eq!(known.sent(Changes { plan: &Plan::default(), ..changes }, 0).1, SentBeginning::default());
     }
 }

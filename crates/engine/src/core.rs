@@ -308,7 +308,7 @@ impl Core {
     /// The status and the body for an error that came whole; `None` where it stays as it came.
     pub(crate) fn restated(&self, status: u16, error: &UpstreamError, raw: &Bytes) -> Option<(u16, Bytes)> {
         let meant = if is_success(status) { status_of(error) } else { status };
-        let friendly = if self.is_friendly() { friendly_body(meant, raw) } else { None };
+        let friendly = self.friendly(meant, raw);
         let new = if is_success(status) && self.gives_status() { meant } else { status };
         let is_changed = friendly.is_some() || new != status;
         is_changed.then(|| (new, friendly.unwrap_or_else(|| raw.clone())))
@@ -316,8 +316,13 @@ impl Core {
 
     /// The body of an error with this status in a stream.
     pub(crate) fn error_in_stream(&self, status: u16, body: &[u8]) -> Bytes {
-        let friendly = if self.is_friendly() { friendly_body(status, body) } else { None };
-        friendly.unwrap_or_else(|| Bytes::copy_from_slice(body))
+        self.friendly(status, body).unwrap_or_else(|| Bytes::copy_from_slice(body))
+    }
+
+    /// The error with this status for people, where that is wanted and the error is not clear by itself.
+    fn friendly(&self, status: u16, body: &[u8]) -> Option<Bytes> {
+        let friendly = self.is_friendly().then(|| friendly_body(status, body)).flatten()?;
+        Some(self.dialect.error_for_people(status, friendly))
     }
 }
 

@@ -196,7 +196,7 @@ impl Process {
                 Output::Emit(bytes) => passed.body.extend_from_slice(&bytes),
                 Output::Answer(Answer::AsItCame(id)) => passed.body = replies[id as usize].to_vec(),
                 Output::Answer(Answer::Edited(_, pieces) | Answer::Own(pieces)) => {
-                    passed.body = pieces.concat()
+                    passed.body = pieces.concat();
                 }
                 Output::Answer(Answer::Restated { status, body, .. }) => {
                     (passed.status, passed.body) = (status, body.to_vec());

@@ -122,7 +122,7 @@ fn bend(events: &mut Vec<Value>, names: &mut Vec<Option<String>>, bends: &[(usiz
             2 if block.is_object() => events[at]["content_block"]["name"] = TOOLS[number].into(),
             3 if block.is_object() => {
                 events[at]["content_block"]["type"] =
-                    ["text", "tool_use", "server_tool_use", "x_tool_use"][number].into()
+                    ["text", "tool_use", "server_tool_use", "x_tool_use"][number].into();
             }
             4 if block.is_object() => events[at]["content_block"]["id"] = format!("toolu_{number}").into(),
             5 => names[at] = Some(["ping", "content_block_start", "error", "odd"][number].to_owned()),

@@ -18,6 +18,7 @@ pub use request::parse;
 pub use write::write;
 
 use super::codec::ReplyCodec;
+use super::error::anthropic_type;
 use super::other_readers::may_read;
 use super::reply::{Form, Limits};
 use super::variant::{PlannedRequest, Variant};
@@ -29,6 +30,7 @@ use model::message::Message;
 use model::plan::approval::Confirmation;
 use model::request::Request;
 use model::source::Source;
+use serde_json::{Value, json};
 use std::sync::Arc;
 use wire::body::Fault;
 use wire::splice::Rope;
@@ -103,9 +105,32 @@ impl Dialect for Messages {
         hidden_exchange::short_exchange(exchange)
     }
 
+    fn error_for_people(&self, status: u16, error: Bytes) -> Bytes {
+        enveloped(status, &error).unwrap_or(error)
+    }
+
     fn source(&self, exchange: &Bytes) -> Option<Source> {
         hidden_exchange::source(exchange)
     }
+}
+
+/// An error in OpenAI's shape in this API's: gateways and web servers before it have errors of other shapes. `None` where it
+/// is in this API's already.
+fn enveloped(status: u16, error: &[u8]) -> Option<Bytes> {
+    let mut error: Value = serde_json::from_slice(error).ok()?;
+    if error["type"] == "error" {
+        return None;
+    }
+    let mut said = error["error"].take();
+    let code = said["code"].take();
+    said["type"] = anthropic_type(status).into();
+    if let Some(said) = said.as_object_mut() {
+        said.retain(|name, _| !matches!(name.as_str(), "param" | "code"));
+        if !code.is_null() {
+            said.insert("details".to_owned(), json!({ "error_code": code }));
+        }
+    }
+    Some(json!({"type": "error", "error": said}).to_string().into())
 }
 
 #[cfg(test)]

@@ -196,7 +196,7 @@ const MESSAGES: u32 = 0;
 /// The number of a decisive member, whose second occurrence would change what is governed. Go's `encoding/json` accepts
 /// a name in any case of letters, and the last one counts.
 fn decisive(name: &[u8]) -> Option<u32> {
-    const NAMES: [&[u8]; 10] = [
+    const NAMES: [&[u8]; 9] = [
         b"messages",
         b"model",
         b"system",
@@ -205,7 +205,6 @@ fn decisive(name: &[u8]) -> Option<u32> {
         b"stream",
         b"max_tokens",
         b"thinking",
-        b"thread",
         b"mcp_servers",
     ];
     let name = in_one_case(name);

@@ -131,7 +131,6 @@ fn bodies_that_parsers_read_differently_are_not_read() {
         r#"{"messages":[{"role":"user","role":"assistant"}]}"#,
         r#"{"messages":[],"messages":[]}"#,
         r#"{"messages":[],"Tools":[],"tools":[]}"#,
-        r#"{"messages":[],"thread":{},"thread":null}"#,
         r#"{"messages":{}}"#,
         r#"{"messages":["q"]}"#,
         r#"{"prompt":"q"}"#,
@@ -447,4 +446,14 @@ fn a_hidden_exchange_without_its_calls_or_shortened_keeps_what_the_client_was_sh
             answered(&[blocked("h")])
         ))
     );
+}
+
+#[test]
+fn an_error_for_people_has_this_apis_shape_whatever_shape_the_upstreams_has() {
+    let error = json!({"error": {"message": "Wait.", "type": null, "param": null, "code": "busy", "metadata": {"upstream": "x"}}});
+    let body: Value = serde_json::from_slice(&Messages.error_for_people(503, bytes(&error))).unwrap();
+    let expected = json!({"message": "Wait.", "type": "overloaded_error", "metadata": {"upstream": "x"}, "details": {"error_code": "busy"}});
+    assert_eq!(body, json!({"type": "error", "error": expected}));
+    let own = bytes(&json!({"type": "error", "error": {"type": "api_error", "message": "m"}}));
+    assert_eq!(Messages.error_for_people(500, own.clone()), own);
 }
