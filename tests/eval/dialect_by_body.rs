@@ -24,13 +24,13 @@ fn the_bodies_of_other_apis_are_what_they_were() {
     let chat = own().into_iter().chain(of_corpus()).filter(|one| one.kind == Kind::Request);
     let responses = of_responses().into_iter().filter(|one| one.kind == Kind::Request);
     let mut found = 0;
-    for (recording, expected) in chat.map(|one| (one, "chat")).chain(responses.map(|one| (one, "responses")))
-    {
+    for recording in chat.chain(responses) {
         let Ok(body) = serde_json::from_slice::<Value>(&recording.bytes) else { continue };
-        let expected = if body.get("messages").is_some() { "chat" } else { expected };
-        if body.get("messages").is_none() && body.get("input").is_none() {
-            continue;
-        }
+        let expected = match (body.get("messages"), body.get("input")) {
+            (Some(_), _) => "chat",
+            (None, Some(_)) => "responses",
+            (None, None) => continue,
+        };
         assert_eq!(dialect(&recording.bytes), expected, "{}", recording.name);
         found += 1;
     }
