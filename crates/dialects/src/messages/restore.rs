@@ -184,31 +184,31 @@ fn position_of(
     (!blocks.is_empty() || position.gaps[0].is_empty()).then_some(position)
 }
 
-/// Places the hidden blocks of a round among the client's blocks from `cursor` on; returns where the round ends there.
+/// Places the hidden blocks of a reply among the client's blocks from `cursor` on; returns where the reply ends there. `None`
+/// where a block that the client was shown is not found: a client that joins texts has no place for what was between them.
 fn place_blocks(
-    round: &HiddenReply,
+    reply: &HiddenReply,
     blocks: &[Block],
     body: &[u8],
     cursor: usize,
     is_sent: &dyn Fn(&&StoredBlock) -> bool,
     position: &mut Position,
 ) -> Option<usize> {
-    let (mut at, mut found) = (cursor, 0);
-    let mut shown = 0;
-    for stored in &round.blocks {
+    let mut at = cursor;
+    for stored in &reply.blocks {
         if stored.is_shown {
-            // A client may leave out what the model thought.
-            shown += usize::from(stored.block.kind != BlockKind::Thinking);
             let own = (&stored.block, &stored.json[..]);
-            let next = (at..blocks.len()).find(|next| is_same_block(own, (&blocks[*next], body)));
-            if let Some(next) = next {
-                (at, found) = (next + 1, found + 1);
+            match (at..blocks.len()).find(|next| is_same_block(own, (&blocks[*next], body))) {
+                Some(next) => at = next + 1,
+                // A client may leave out what the model thought.
+                None if stored.block.kind == BlockKind::Thinking => {}
+                None => return None,
             }
         } else if is_sent(&stored) {
             position.gaps[at].push(Added::Block(stored.json.clone()));
         }
     }
-    (shown == 0 || found > 0).then_some(at)
+    Some(at)
 }
 
 /// The results of the blocked calls of a partly shown reply, each with the id of the shown call before it.

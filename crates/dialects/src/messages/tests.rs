@@ -261,8 +261,9 @@ fn may_restore(body: &Bytes, position: usize, exchange: &Bytes) -> bool {
 
 #[test]
 fn a_client_that_joins_the_texts_of_two_replies_gets_nothing_back() {
-    let stored = exchange(&[text("Let me look."), call("h")], &[0], &[blocked("h")]);
-    for content in [json!("Let me look.\n\nDone."), json!([text("Let me look.\n\nDone.")])] {
+    let stored = exchange(&[thinking("s1"), text("Let me look."), call("h")], &[0, 1], &[blocked("h")]);
+    let thought = json!([thinking("s1"), thinking("s2"), text("Let me look.\n\nDone.")]);
+    for content in [json!("Let me look.\n\nDone."), json!([text("Let me look.\n\nDone.")]), thought] {
         let body = conversation(&[user("q"), json!({"role": "assistant", "content": content})]);
         assert!(!may_restore(&body, 1, &stored), "{content}");
     }
