@@ -244,3 +244,22 @@ fn what_is_allowed_passes_as_it_came() {
         }
     }
 }
+
+#[test]
+fn a_call_that_is_never_stopped_is_judged_by_its_arguments_wherever_the_stream_ends() {
+    for filled in [false, true] {
+        let events = events_of(&[Block::Call { name: "ok", number: 8, filled }]);
+        let stop = events.iter().position(|event| event["type"] == "content_block_stop").unwrap();
+        let mut cut = events[..stop].to_vec();
+        for end in [Value::Null, json!("max_tokens"), json!("tool_use")] {
+            if end.is_string() {
+                cut.truncate(stop);
+                cut.push(json!({"type": "message_delta", "delta": {"stop_reason": end}, "usage": {"output_tokens": 3}}));
+            }
+            let stream = written(&cut, &vec![None; cut.len()]);
+            let out = judged(&set_of(SETS[3]), Form::Streamed, stream.as_bytes(), &[64]);
+            let found = forbidden(calls_in_message_stream(&out), 3);
+            assert!(found.is_empty(), "{filled} {end}: {found:?} in {}", lossy(&out));
+        }
+    }
+}

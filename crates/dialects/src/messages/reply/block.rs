@@ -224,15 +224,18 @@ impl Block {
 
     /// Whether its arguments may lack their end.
     pub fn is_open(&self) -> bool {
-        if !self.is_stopped {
-            return true;
-        }
+        let is_empty = !self.has_deltas && self.filled.is_empty();
+        !self.is_stopped || !(is_empty || self.has_whole_arguments())
+    }
+
+    /// Whether arguments came, and are whole JSON.
+    pub fn has_whole_arguments(&self) -> bool {
         if self.has_deltas {
-            return !self.wholeness.is_whole();
+            return self.wholeness.is_whole();
         }
         let mut wholeness = Wholeness::default();
         wholeness.push(&self.filled);
-        !(self.filled.is_empty() || wholeness.is_whole())
+        wholeness.is_whole()
     }
 
     /// Whether its start and its deltas say different arguments.

@@ -162,8 +162,11 @@ impl MessagesReplies {
             EventKind::MessageDelta => {
                 let mut frame = read.frame(FrameKind::Part);
                 note_usage(&mut frame, read.event.usage, None);
-                self.choice_of(choices, &mut frame);
+                let choice = self.choice_of(choices, &mut frame);
                 let reason = read.event.delta.as_ref().and_then(|delta| delta.stop_reason);
+                if reason.is_some() {
+                    self.settle_unstopped(choice);
+                }
                 self.finish(reason, &read.data, &mut frame);
                 frame
             }
@@ -380,16 +383,27 @@ impl MessagesReplies {
         argues
     }
 
+    /// Nothing more comes of blocks that were not stopped. Clients run such a call if its arguments are whole, those in its start
+    /// or those of its deltas.
+    fn settle_unstopped(&self, choice: &mut ReplyChoice) {
+        for block in self.blocks.all().iter().filter(|block| !block.is_stopped) {
+            let Some(known) = block.call.map(|call| choice.call_mut(call)) else { continue };
+            known.is_open = Some(!block.has_whole_arguments());
+            known.differs |= block.has_two_inputs();
+        }
+    }
+
     /// The reply has ended: what has come of its calls is all of them.
     pub(super) fn end_calls(&mut self, choices: &mut [ReplyChoice]) {
         let is_cut = self.is_cut();
-        if std::mem::replace(&mut self.are_calls_ended, true) || !is_cut {
+        if std::mem::replace(&mut self.are_calls_ended, true) {
             return;
         }
         let Some(choice) = choices.first_mut() else { return };
+        self.settle_unstopped(choice);
         for call in self.blocks.all().iter().filter_map(|block| block.call) {
             let known = choice.call_mut(call);
-            known.is_cut_off = known.is_open == Some(true);
+            known.is_cut_off = is_cut && known.is_open == Some(true);
         }
     }
 
