@@ -7,6 +7,7 @@ SUDO := $(shell test "$$(id -u)" = 0 || echo sudo)
 VENV := .venv/.installed
 NODE_MODULES := tests/clients/node/node_modules/.installed tests/dashboard/node_modules/.installed tests/deploy/node_modules/.installed
 PYTHON_NEEDS := tests/clients/python/requirements.txt tests/dashboard/requirements.txt tests/deploy/requirements.txt
+ANTHROPIC_1 := tests/clients/python/requirements-anthropic-1.txt
 KUBECTL := .venv/bin/kubectl
 ZIG := .venv/bin/cargo-zigbuild
 
@@ -220,9 +221,10 @@ nginx valgrind:
 
 clients: $(VENV) $(NODE_MODULES)
 
-$(VENV): $(PYTHON_NEEDS)
+$(VENV): $(PYTHON_NEEDS) $(ANTHROPIC_1)
 	python3 -m venv .venv
 	.venv/bin/pip install --quiet --disable-pip-version-check $(PYTHON_NEEDS:%=-r %)
+	.venv/bin/pip install --quiet --disable-pip-version-check --upgrade --no-deps --target .venv/anthropic-1 -r $(ANTHROPIC_1)
 	@touch $@
 
 $(NODE_MODULES): %/node_modules/.installed: %/package-lock.json

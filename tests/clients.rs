@@ -1,9 +1,13 @@
-//! The real `openai` packages of Python and Node against the running program: each scenario of `tests/clients/`
-//! plays once straight against the scripted upstream and once through toolrein, and must neither notice nor
-//! cause a difference. Runaway models are played through toolrein alone. Other clients are tested elsewhere.
+//! Real clients against the running program: the `openai` packages of Python and Node here, those of the Responses API and of
+//! the Messages API in their modules. Each scenario of `tests/clients/` plays once straight against the upstream and once
+//! through toolrein, and must neither notice nor cause a difference. Runaway models are played through toolrein alone.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail by panicking")]
 
+#[path = "clients/messages.rs"]
+mod messages;
+#[path = "clients/plays.rs"]
+mod plays;
 #[path = "clients/responses.rs"]
 mod responses;
 mod support;
@@ -169,6 +173,13 @@ fn unchanged(client: Client, play: Play<'_>, script: fn(usize, &Recorded) -> Rep
     let upstream = Scripted::start(script);
     let toolrein = Toolrein::before(&upstream, GENEROUS);
     Player::start(client, play, &toolrein.base_url()).finish();
+    assert_same_requests(&straight, &upstream);
+    upstream.assert_clean();
+    toolrein.stop();
+}
+
+/// The upstream behind toolrein got what the one without it got, to the byte.
+fn assert_same_requests(straight: &Scripted, upstream: &Scripted) {
     let (expected, seen) = (straight.requests(), upstream.requests());
     assert_eq!(seen.len(), expected.len(), "requests at the upstream");
     for (expected, seen) in expected.iter().zip(&seen) {
@@ -176,8 +187,6 @@ fn unchanged(client: Client, play: Play<'_>, script: fn(usize, &Recorded) -> Rep
         assert_eq!(String::from_utf8_lossy(&seen.body), String::from_utf8_lossy(&expected.body));
         assert_eq!(end_to_end(seen), end_to_end(expected));
     }
-    upstream.assert_clean();
-    toolrein.stop();
 }
 
 /// The headers that must survive: all but those of one hop, and the codings, of which a governed request may ask

@@ -16,6 +16,7 @@ pub mod agent;
 pub mod client;
 pub mod coded;
 pub mod http1;
+pub mod messages;
 pub mod person;
 pub mod player;
 pub mod program;
@@ -23,6 +24,7 @@ pub mod reply;
 pub mod responses;
 pub mod responses_kit;
 pub mod scripted;
+pub mod simulated;
 pub mod talk;
 
 use std::time::{Duration, Instant};

@@ -1,10 +1,11 @@
-//! A process that plays a scenario of `tests/clients/` with the real `openai` package of Python or Node. Starts it,
-//! feeds it and waits for its successful end; its script says what it plays.
+//! A process that plays a scenario of `tests/clients/` with a real package of Python or Node. Starts it, feeds it and
+//! waits for its successful end; its script says what it plays.
 
-use super::until;
-use std::io::{Read as _, Write as _};
+use super::{PATIENCE, until};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
 
 /// Whose package it is.
 #[derive(Clone, Copy, Debug)]
@@ -81,6 +82,43 @@ impl Player {
         self.child.stderr.take().expect("its complaints").read_to_string(&mut failed).expect("text");
         assert!(status.success(), "{}: {status}\n{printed}{failed}", self.name);
         printed
+    }
+
+    /// The lines that the client prints until its successful end; each may take [`PATIENCE`].
+    ///
+    /// # Panics
+    /// With what it said if it failed.
+    pub fn finish_by_lines(mut self) -> Vec<String> {
+        let (output, mut complaints) = (
+            self.child.stdout.take().expect("its output"),
+            self.child.stderr.take().expect("its complaints"),
+        );
+        let (sender, receiver) = mpsc::channel();
+        std::thread::spawn(move || {
+            BufReader::new(output).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
+        });
+        let complaining = std::thread::spawn(move || {
+            let mut text = String::new();
+            complaints.read_to_string(&mut text).map(|_| text).unwrap_or_default()
+        });
+        let mut lines = Vec::new();
+        loop {
+            match receiver.recv_timeout(PATIENCE) {
+                Ok(line) => lines.push(line),
+                Err(mpsc::RecvTimeoutError::Disconnected) => break,
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    panic!("{}: no line within {PATIENCE:?} after {lines:#?}", self.name)
+                }
+            }
+        }
+        let status = until(&self.name, || self.child.try_wait().expect("its status"));
+        assert!(
+            status.success(),
+            "{}: {status}\n{lines:#?}\n{}",
+            self.name,
+            complaining.join().expect("text")
+        );
+        lines
     }
 }
 

@@ -1,11 +1,11 @@
 //! A scripted upstream: it answers by a script and records every request byte for byte. Each connection has a thread;
 //! requests on it are served one after the other. It notes what OpenAI would refuse ([`mock::strict`] and
-//! [`mock::strict_responses`]) but answers as the script says: the test asserts that nothing was noted.
+//! [`mock::strict_responses`]) or Anthropic ([`mock::messages`]) but answers as the script says: the test asserts that nothing was noted.
 
 use super::http1::{Framing, Head};
 use super::reply::{Piece, Reply};
 use super::{PATIENCE, until};
-use mock::{strict, strict_responses};
+use mock::{messages, strict, strict_responses};
 use serde_json::Value;
 use std::io::{self, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -36,6 +36,11 @@ impl Recorded {
     /// The first header called `name` (lower case).
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The headers that the rules of the Messages API read.
+    fn read_head(&self) -> messages::RequestHead {
+        messages::RequestHead::from_headers(self.headers.iter().map(|(name, value)| (&**name, &**value)))
     }
 
     /// Whether the client closed before its answer was complete.
@@ -117,16 +122,16 @@ impl Scripted {
         until("the hang-up to reach the upstream", || request.hung_up().then_some(()));
     }
 
-    /// What OpenAI would have refused in the requests so far.
+    /// What the APIs would have refused in the requests so far.
     pub fn violations(&self) -> Vec<String> {
         self.shared.seen.lock().unwrap().violations.clone()
     }
 
     /// # Panics
-    /// If OpenAI would have refused one of the requests so far.
+    /// If an API would have refused one of the requests so far.
     pub fn assert_clean(&self) {
         let violations = self.violations();
-        assert!(violations.is_empty(), "OpenAI would have refused this:\n{}", violations.join("\n"));
+        assert!(violations.is_empty(), "the API would have refused this:\n{}", violations.join("\n"));
     }
 }
 
@@ -176,6 +181,9 @@ impl<'a> Exchange<'a> {
         let found = match path.rsplit('/').next() {
             _ if request.method != "POST" => Vec::new(),
             Some("responses") => strict_responses::violations(&request.body),
+            Some("messages") if !path.contains("/threads/") => {
+                messages::violations(&request.read_head(), &request.body)
+            }
             _ if path.ends_with("/chat/completions") => strict::violations(&request.body),
             _ => Vec::new(),
         };
