@@ -3,6 +3,8 @@
 //! declares the tools that it calls, so that the policies are at work and not idle. Runs over `tests/data/recorded`, and over the recordings of the
 //! corpus too where `TOOLREIN_CORPUS` names one.
 
+mod messages;
+
 use crate::recordings::{Kind, Recording, of_corpus, of_responses, own};
 use crate::world::{Facts, NOW_MS, lossy, read, set_of, shipped, try_read};
 use bytes::Bytes;

@@ -3,6 +3,7 @@
 
 #![allow(dead_code, reason = "shared by several test crates; each uses a part")]
 
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 
 /// What a recording holds.
@@ -48,6 +49,57 @@ pub fn own_responses() -> Vec<Recording> {
 /// Those of the corpus, if there is one.
 pub fn responses_of_corpus() -> Vec<Recording> {
     corpus().map_or_else(Vec::new, |folder| read_all(&folder.join("responses")))
+}
+
+/// The recordings of the Messages API that the project carries, and those of the corpus.
+pub fn of_messages() -> Vec<Recording> {
+    own_messages().into_iter().chain(messages_of_corpus()).collect()
+}
+
+/// The recordings of the Messages API that the project carries.
+pub fn own_messages() -> Vec<Recording> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/messages");
+    ["requests.jsonl", "replies.jsonl"].iter().flat_map(|file| read_lines(&folder.join(file))).collect()
+}
+
+/// Those of the corpus, if there is one.
+pub fn messages_of_corpus() -> Vec<Recording> {
+    let Some(folder) = corpus().map(|folder| folder.join("messages")) else {
+        return Vec::new();
+    };
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    // A file of recordings has the name of its repository, `OWNER+NAME`.
+    files.retain(|file| file.to_string_lossy().contains('+'));
+    files.sort();
+    files.iter().flat_map(|file| read_lines(file)).collect()
+}
+
+/// The requests of the Messages API, and the replies to them, of a file with one interaction a line.
+fn read_lines(file: &Path) -> Vec<Recording> {
+    let mut found = Vec::new();
+    for line in std::fs::read_to_string(file).unwrap().lines() {
+        let one: Value = serde_json::from_str(line).unwrap();
+        let repository = file.file_stem().unwrap().to_string_lossy();
+        let repository = one["repository"].as_str().unwrap_or(&repository);
+        let name = format!("{repository}/{}.{}", one["unit"].as_str().unwrap(), one["n"]);
+        if ["count_tokens", "models"].contains(&one["kind"].as_str().unwrap()) {
+            continue;
+        }
+        let (request, response) = (one["request"].as_str(), one["response"].as_str());
+        let request = request.map(|body| (Kind::Request, "request.json", body));
+        let response = response.map(|body| match body.trim_start().starts_with('{') {
+            true => (Kind::Reply, "reply.json", body),
+            false => (Kind::Stream, "sse", body),
+        });
+        found.extend(request.into_iter().chain(response).map(|(kind, ending, body)| Recording {
+            name: format!("{name}.{ending}"),
+            kind,
+            bytes: body.into(),
+        }));
+    }
+    assert!(!found.is_empty(), "no recordings in {}", file.display());
+    found
 }
 
 /// The folder of the corpus, if the environment names it.

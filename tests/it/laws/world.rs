@@ -341,10 +341,26 @@ pub fn read(body: &Bytes, policies: &PolicySet, facts: &Facts) -> Reading {
     try_read(body, policies, facts).unwrap_or_else(|| panic!("not governed: {}", lossy(body)))
 }
 
+/// As [`try_read`], where the dialect is known from the endpoint: not every body shows it.
+pub fn try_read_in(
+    dialect: AnyDialect,
+    body: &Bytes,
+    policies: &PolicySet,
+    facts: &Facts,
+) -> Option<Reading> {
+    read_knowing(dialect, body, policies, facts, (&identity(1), &no_memo(), None))
+}
+
+/// Reads a body that is governed, in this dialect.
+pub fn read_in(dialect: AnyDialect, body: &Bytes, policies: &PolicySet, facts: &Facts) -> Reading {
+    try_read_in(dialect, body, policies, facts).unwrap_or_else(|| panic!("not governed: {}", lossy(body)))
+}
+
 /// As [`read`], where this record of a conversation that the upstream keeps is known.
 pub fn read_with_record(body: &Bytes, record: &Bytes, policies: &PolicySet, facts: &Facts) -> Reading {
     let known = (&identity(1), &no_memo(), Some(record));
-    read_knowing(body, policies, facts, known).unwrap_or_else(|| panic!("not governed: {}", lossy(body)))
+    read_knowing(dialect_of(body), body, policies, facts, known)
+        .unwrap_or_else(|| panic!("not governed: {}", lossy(body)))
 }
 
 /// As [`read`], for another caller and with another memo.
@@ -354,16 +370,16 @@ pub fn read_as(
     facts: &Facts,
     (identity, memo): (&Identity, &Arc<dyn Memo>),
 ) -> Option<Reading> {
-    read_knowing(body, policies, facts, (identity, memo, None))
+    read_knowing(dialect_of(body), body, policies, facts, (identity, memo, None))
 }
 
 fn read_knowing(
+    dialect: AnyDialect,
     body: &Bytes,
     policies: &PolicySet,
     facts: &Facts,
     (identity, memo, record): (&Identity, &Arc<dyn Memo>, Option<&Bytes>),
 ) -> Option<Reading> {
-    let dialect = dialect_of(body);
     let mut request = read_request(dialect, body, &identity.key, &**memo).ok()?;
     let upstream =
         record.map(|record| dialect.upstream_history(&mut request, body, record).expect("a record"));
@@ -417,7 +433,7 @@ impl Reading {
 
 /// The `messages` of a body without its closing bracket and the white space before it.
 pub fn messages_of(body: &[u8]) -> Vec<u8> {
-    let request = dialects::chat::parse(body).unwrap_or_else(|fault| panic!("{fault}: {}", lossy(body)));
+    let request = dialect_of(body).read(body).unwrap_or_else(|fault| panic!("{fault}: {}", lossy(body)));
     let span = request.messages_span;
     body[span.start as usize..span.end as usize - 1].trim_ascii_end().to_vec()
 }
