@@ -69,6 +69,8 @@ const DECISIVE: [&[u8]; 7] = [b"type", b"text", b"content", b"id", b"tool_use_id
 /// # Errors
 /// A [`Fault`] where it is no JSON, or has too many parts.
 pub fn parse_block(scanner: &mut Scanner<'_>) -> Result<Block, Fault> {
+    // Looks past white space: the span begins with the brace.
+    let kind = scanner.peek()?;
     let start = scanner.at();
     let mut block = Block {
         kind: BlockKind::Other,
@@ -81,7 +83,7 @@ pub fn parse_block(scanner: &mut Scanner<'_>) -> Result<Block, Fault> {
         refers_to_tool: false,
         is_ambiguous: false,
     };
-    if scanner.peek()? != Kind::Object {
+    if kind != Kind::Object {
         block.span = scanner.skip()?;
         return Ok(block);
     }
@@ -140,8 +142,9 @@ fn parse_parts(scanner: &mut Scanner<'_>, refers: &mut bool) -> Result<Content, 
 /// Reads a part of a result, and whether it refers to a tool. The texts of documents and search results are cited by
 /// position, so they are no texts that a policy may change.
 fn parse_part(scanner: &mut Scanner<'_>) -> Result<(Part, bool), Fault> {
+    let kind = scanner.peek()?;
     let start = scanner.at();
-    if scanner.peek()? != Kind::Object {
+    if kind != Kind::Object {
         return Ok((Part { span: scanner.skip()?, text: None }, false));
     }
     let (mut text, mut kind) = (None, None);

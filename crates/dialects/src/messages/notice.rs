@@ -11,9 +11,8 @@ use wire::splice::Splices;
 /// How the first instruction of Claude Code begins where it is derived from the first user message.
 const DERIVED: &str = "x-anthropic-billing-header";
 
-/// Places `text` at the item `index`. Nothing is placed in a message that must not be edited.
-pub fn place(request: &Request, body: &[u8], index: usize, text: &str, splices: &mut Splices) {
-    let Some(message) = place_of(request, body, index) else { return };
+/// Places `text` in the message of an item. Nothing is placed in a message that must not be edited.
+pub fn place(message: &Message, text: &str, splices: &mut Splices) {
     if message.odd {
         return;
     }
@@ -38,14 +37,14 @@ pub fn place(request: &Request, body: &[u8], index: usize, text: &str, splices: 
 }
 
 /// The item in which a notice at the item `index` is written.
-fn place_of<'a>(request: &'a Request, body: &[u8], index: usize) -> Option<&'a Message> {
+pub fn position(request: &Request, body: &[u8], index: usize) -> Option<usize> {
     let messages = &request.messages;
     let message = messages.get(index)?;
     match message.role {
-        Role::Tool => Some(message),
-        Role::User if is_whole(message) => (!is_fixed(request, body, index)).then_some(message),
+        Role::Tool => Some(index),
+        Role::User if is_whole(message) => (!is_fixed(request, body, index)).then_some(index),
         // Beside results, so inside of the last one before it.
-        Role::User => messages[..index].iter().rfind(|before| before.role == Role::Tool),
+        Role::User => messages[..index].iter().rposition(|before| before.role == Role::Tool),
         _ => None,
     }
 }

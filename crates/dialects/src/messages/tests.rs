@@ -78,6 +78,41 @@ fn exchange(content: &[Value], shown: &[usize], results: &[Value]) -> Bytes {
 }
 
 #[test]
+fn notices_of_a_result_and_of_the_text_after_it_are_one_text_in_the_result() {
+    let result = |content: &Value| {
+        let mut result = json!({"type": "tool_result", "tool_use_id": "a"});
+        if !content.is_null() {
+            result["content"] = content.clone();
+        }
+        result
+    };
+    let mut plan = Plan::default();
+    plan.edits = vec![notice(0, "one"), notice(1, "two")];
+    for (content, expected) in [
+        (json!(null), json!("one\n\ntwo")),
+        (json!(""), json!("one\n\ntwo")),
+        (json!([]), json!([text("one\n\ntwo")])),
+        (json!("r"), json!("r\n\none\n\ntwo")),
+    ] {
+        let body = json!({"messages": [{"role": "user", "content": [result(&content), text("go on")]}]});
+        let message = &sent(&bytes(&body), &plan, &[], &plain())["messages"][0];
+        assert_eq!(message["content"], json!([result(&expected), text("go on")]), "{content}");
+    }
+}
+
+#[test]
+fn a_notice_in_a_result_without_content_stands_inside_of_it_also_after_white_space() {
+    let body = Bytes::from_static(
+        br#"{"messages":[{"role":"user","content":[{"type":"tool_result","tool_use_id":"a"}, {"type":"tool_result","tool_use_id":"b"}]}]}"#,
+    );
+    let mut plan = Plan::default();
+    plan.edits = vec![notice(1, "n")];
+    let message = &sent(&body, &plan, &[], &plain())["messages"][0];
+    let second = json!({"content": "n", "type": "tool_result", "tool_use_id": "b"});
+    assert_eq!(message["content"], json!([{"type": "tool_result", "tool_use_id": "a"}, second]));
+}
+
+#[test]
 fn each_result_is_an_item_and_text_after_results_is_one_more() {
     let body = conversation(&[
         user("q"),

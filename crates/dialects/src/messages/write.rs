@@ -4,7 +4,7 @@
 use super::flatten::flatten;
 use super::hidden_exchange::messages_of;
 use super::message::{WireMessage, wire_messages};
-use super::notice::place;
+use super::notice::{place, position};
 use super::repair::repaired;
 use super::restore::{fits, restore};
 use super::thinking;
@@ -19,6 +19,7 @@ use model::plan::Plan;
 use model::request::{Choice, Request};
 use model::source::{CLIENT, ItemId};
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use wire::splice::{Rope, Splices};
 
@@ -77,9 +78,16 @@ fn flattened(body: &Bytes) -> Option<Rope> {
 fn change(planned: &PlannedRequest<'_>, plan: &Plan, splices: &mut Splices) {
     let PlannedRequest { body, request, .. } = *planned;
     change_items(CLIENT, (&request.messages, body), plan, splices);
-    // A notice is a text of its own inside of a result, wherever the others are placed.
-    for (item, text) in &notices(plan, Placement::Suffix) {
-        place(request, body, item.index, text, splices);
+    // A notice is a text of its own inside of a result, wherever the others are placed. The notices of a result and of the text
+    // after it are joined: empty or absent content has room for one text only.
+    let mut texts: BTreeMap<usize, Vec<String>> = BTreeMap::new();
+    for (item, text) in notices(plan, Placement::Suffix) {
+        if let Some(index) = position(request, body, item.index) {
+            texts.entry(index).or_default().push(text);
+        }
+    }
+    for (index, texts) in texts {
+        place(&request.messages[index], &texts.join("\n\n"), splices);
     }
     if !plan.dropped.is_empty() {
         let messages = numbered(request, body);
