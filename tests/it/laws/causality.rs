@@ -2,17 +2,20 @@
 //! providers' prompt caches keep hitting.
 
 use super::generate::{Conversation, any_order, orderly};
+use super::generate_messages;
 use super::recordings::own_transcripts;
 use super::world::{
     Facts, Reading, SETS, STEADY, adaptations_of_tools, identity, lossy, making_room, messages_of, policies,
     read,
 };
+use dialects::dialect_of;
 use dialects::variant::Variant;
 use engine::restore::{hidden_positions, text_key_of};
 use model::Transcript;
 use model::fact::RecordList;
 use model::memo::NoMemo;
 use model::released::{Release, hidden_digest};
+use model::request::Request;
 use model::store::HiddenExchange;
 use policies::set::PolicySet;
 use proptest::prelude::*;
@@ -39,9 +42,31 @@ proptest! {
         refused in any::<u8>(),
     ) {
         let mut facts = hidden_exchanges(&talk, hidden);
-        let cuts = talk.cuts();
-        facts.overflows = cuts.into_iter().enumerate().filter(|(at, _)| refused >> (at % 8) & 1 == 1).map(|(_, cut)| cut).collect();
+        facts.overflows = overflows(&talk, refused);
         each_cut_is_a_prefix(&talk, policies(set), &facts, false).map_err(TestCaseError::fail)?;
+    }
+
+    #[test]
+    fn a_shorter_history_is_a_prefix_of_a_longer_one_in_the_messages_api(
+        talk in generate_messages::orderly(),
+        set in 0..SETS,
+        hidden in any::<u16>(),
+        refused in any::<u8>(),
+    ) {
+        let mut facts = hidden_exchanges(&talk, hidden);
+        for flat in [false, true] {
+            each_cut_is_a_prefix(&talk, policies(set), &facts, flat).map_err(TestCaseError::fail)?;
+        }
+        facts.overflows = overflows(&talk, refused);
+        each_cut_is_a_prefix(&talk, policies(set), &facts, false).map_err(TestCaseError::fail)?;
+    }
+
+    #[test]
+    fn a_shorter_history_is_a_prefix_in_any_order_of_messages_in_the_messages_api(
+        talk in generate_messages::any_order(),
+        set in 0..SETS,
+    ) {
+        each_cut_is_a_prefix(&talk, policies(set), &Facts::default(), false).map_err(TestCaseError::fail)?;
     }
 
     #[test]
@@ -96,17 +121,28 @@ fn each_cut_is_a_prefix(
                 {
                     let (shorter, longer) = (lossy(shorter), lossy(&longer));
                     return Err(format!(
-                        "{variant:?}\n{before} messages: {shorter}\n{count} messages: {longer}"
+                        "{variant:?}\n{before} items: {shorter}\n{count} messages: {longer}"
                     ));
                 }
-                shorter = Some((count, longer));
+                shorter = Some((reading.request.messages.len(), longer));
             }
         }
     }
     Ok(())
 }
 
-/// How often the prefix breaks for a reason after the request of `before` messages: old results cleared, turns dropped.
+/// How many items those of the requests have that were refused for their length: each has a bit.
+fn overflows(talk: &Conversation, refused: u8) -> Vec<usize> {
+    let cuts = talk.cuts().into_iter().enumerate();
+    let refused = cuts.filter(|(at, _)| refused >> (at % 8) & 1 == 1);
+    refused.map(|(_, cut)| items_of(&talk.first(cut)).messages.len()).collect()
+}
+
+fn items_of(body: &[u8]) -> Request {
+    dialect_of(body).read(body).unwrap()
+}
+
+/// How often the prefix breaks for a reason after the request of `before` items: old results cleared, turns dropped.
 fn breaks(reading: &Reading, before: usize) -> [usize; 2] {
     let mut cleared: Vec<usize> = reading.plan.cleared().map(|edit| edit.decided).collect();
     let mut dropped: Vec<usize> = reading.plan.dropped.iter().map(|dropped| dropped.decided).collect();
@@ -139,7 +175,7 @@ fn the_exceptions_are_counted_by_cause_and_few() {
 /// A state store that knows a hidden exchange before each assistant message whose bit is set, and summaries.
 pub fn hidden_exchanges(talk: &Conversation, bits: u16) -> Facts {
     let (body, identity) = (talk.body(), identity(1));
-    let request = dialects::chat::parse(&body).unwrap();
+    let request = items_of(&body);
     let transcript = Transcript::read(request, body.to_vec(), identity.clone(), Arc::new(NoMemo));
     let mut facts = Facts { summaries: true, ..Facts::default() };
     for (at, place) in hidden_positions(&transcript, 1024).into_iter().enumerate() {
@@ -157,9 +193,15 @@ pub fn hidden_exchanges(talk: &Conversation, bits: u16) -> Facts {
         } else {
             ("read_more", "more words ".repeat(60))
         };
-        let messages = format!(
-            r#"{{"role":"assistant","content":null,"tool_calls":[{{"id":"h{at}","type":"function","function":{{"name":"{tool}","arguments":"{{}}"}}}}]}},{{"role":"tool","tool_call_id":"h{at}","content":"{answer}"}}"#
-        );
+        let messages = if !generate_messages::wrote(talk) {
+            format!(
+                r#"{{"role":"assistant","content":null,"tool_calls":[{{"id":"h{at}","type":"function","function":{{"name":"{tool}","arguments":"{{}}"}}}}]}},{{"role":"tool","tool_call_id":"h{at}","content":"{answer}"}}"#
+            )
+        } else {
+            format!(
+                r#"{{"role":"assistant","content":[{{"type":"thinking","thinking":"","signature":"h{at}"}},{{"type":"tool_use","id":"h{at}","name":"{tool}","input":{{}}}}]}},{{"role":"user","content":[{{"type":"tool_result","tool_use_id":"h{at}","content":"{answer}"}}]}}"#
+            )
+        };
         let hidden = hidden_digest(messages.as_bytes(), &identity.key);
         let release = Release { context: place.name, hidden, at_ms: 0 };
         facts.released.extend(first.map(|call| (call.key, Arc::new(RecordList::from([release])))));

@@ -42,7 +42,7 @@ rules = [{ tool = "say", argument = "q", from = "look", path = "id" }]
 tools = ["weather"]
 "#;
 
-fn set(at: usize) -> &'static PolicySet {
+pub fn set(at: usize) -> &'static PolicySet {
     static OTHER: OnceLock<PolicySet> = OnceLock::new();
     match at {
         SETS => ruled(),
@@ -53,32 +53,32 @@ fn set(at: usize) -> &'static PolicySet {
 
 /// A conversation, independent of the protocol.
 #[derive(Clone, Debug)]
-struct Talk {
-    system: Option<String>,
-    steps: Vec<Step>,
-    choice: u8,
-    stream: bool,
+pub struct Talk {
+    pub system: Option<String>,
+    pub steps: Vec<Step>,
+    pub choice: u8,
+    pub stream: bool,
     /// Only the Responses API can say these: reasoning items, ids, parts in place of a text, a search of the provider's.
-    extras: u8,
+    pub extras: u8,
     /// The ids of calls start again in each turn.
     reuses_ids: bool,
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+pub enum Step {
     User(String),
     Says(String),
     Calls { text: String, calls: Vec<Call>, results: Vec<Output> },
 }
 
 #[derive(Clone, Debug)]
-struct Call {
-    tool: &'static str,
-    arguments: String,
+pub struct Call {
+    pub tool: &'static str,
+    pub arguments: String,
 }
 
 #[derive(Clone, Debug)]
-enum Output {
+pub enum Output {
     Text(String),
     Parts(Vec<String>),
     Image,
@@ -86,9 +86,9 @@ enum Output {
 }
 
 /// The last one is not declared.
-const TOOLS: [&str; 6] = ["look", "readFile", "calm", "weather", "say", "other"];
+pub const TOOLS: [&str; 6] = ["look", "readFile", "calm", "weather", "say", "other"];
 /// The custom tool: its input is free text.
-const CUSTOM: &str = "say";
+pub const CUSTOM: &str = "say";
 
 fn words() -> BoxedStrategy<String> {
     prop_oneof![
@@ -126,7 +126,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![2 => words().prop_map(Step::User), 1 => words().prop_map(Step::Says), 5 => calls]
 }
 
-fn talk() -> impl Strategy<Value = Talk> {
+pub fn talk() -> impl Strategy<Value = Talk> {
     let system = prop::option::of(words());
     let steps = prop::collection::vec(step(), 1..9);
     (system, words(), steps, 0..4_u8, any::<bool>(), 0..32_u8, any::<bool>()).prop_map(
@@ -173,12 +173,12 @@ fn is_custom(call: &Call) -> bool {
 }
 
 impl Talk {
-    fn id(&self, step: usize, call: usize) -> String {
+    pub fn id(&self, step: usize, call: usize) -> String {
         if self.reuses_ids { format!("call_{call}") } else { format!("call_{step}_{call}") }
     }
 
     /// How many steps the client's requests have.
-    fn cuts(&self) -> Vec<usize> {
+    pub fn cuts(&self) -> Vec<usize> {
         let is_answer = |at: &usize| matches!(self.steps.get(*at), Some(Step::Says(_) | Step::Calls { .. }));
         (1..=self.steps.len()).filter(|at| is_answer(at) || *at == self.steps.len()).collect()
     }
@@ -214,7 +214,7 @@ impl Talk {
     }
 
     /// The client's request with the first `count` steps: as chat completions, and for the Responses API.
-    fn requests(&self, count: usize) -> [Bytes; 2] {
+    pub fn requests(&self, count: usize) -> [Bytes; 2] {
         let (mut messages, mut input) = (Vec::new(), Vec::new());
         if let Some(system) = &self.system {
             messages.push(json!({"role": "system", "content": system}));
@@ -324,7 +324,7 @@ impl Talk {
         items
     }
 
-    fn said(&self, at: usize) -> (&str, &[Call]) {
+    pub fn said(&self, at: usize) -> (&str, &[Call]) {
         match &self.steps[at] {
             Step::User(_) => ("", &[]),
             Step::Says(text) => (text, &[]),
@@ -356,7 +356,7 @@ impl Talk {
     }
 
     /// The reply at the step `at` in both protocols, in this form.
-    fn replies(&self, at: usize, form: Form) -> [Bytes; 2] {
+    pub fn replies(&self, at: usize, form: Form) -> [Bytes; 2] {
         let message = self.message(at);
         let finish = if message["tool_calls"].is_array() { "tool_calls" } else { "stop" };
         let whole: Bytes = json!({"id": "resp_1", "object": "response", "status": "completed", "model": "m", "output": self.items(at)}).to_string().into();
@@ -380,14 +380,14 @@ impl Talk {
 
 /// What the policies say on one request and its reply.
 #[derive(Debug, PartialEq)]
-struct Verdicts {
+pub struct Verdicts {
     judged: Vec<Judged>,
     ending: String,
     released: Vec<(String, String)>,
     usage: String,
 }
 
-fn verdicts(reading: Reading, reply: &Bytes, form: Form) -> Verdicts {
+pub fn verdicts(reading: Reading, reply: &Bytes, form: Form) -> Verdicts {
     let limits = Limits { event: 1 << 20, held: 1 << 20, reply: 1 << 22 };
     let dialect = reading.dialect;
     let mut reply_judge = ReplyPipeline::new(reading.judging(), dialect, form, limits, Options::default());
@@ -417,7 +417,7 @@ fn verdicts(reading: Reading, reply: &Bytes, form: Form) -> Verdicts {
 }
 
 /// The content of a message, independent of how it is written.
-fn shape(message: &Message) -> (String, usize, usize) {
+pub fn shape(message: &Message) -> (String, usize, usize) {
     (format!("{:?}", message.role), message.content.texts().count(), message.calls.len())
 }
 
@@ -575,7 +575,7 @@ fn by_position(mut plan: Plan) -> Plan {
 }
 
 /// The definitions of tools are written in another form in each dialect, and so their sizes differ.
-fn without_sizes(mut plan: Plan) -> Plan {
+pub fn without_sizes(mut plan: Plan) -> Plan {
     plan.definition_tokens = 0;
     plan
 }

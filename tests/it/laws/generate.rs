@@ -53,7 +53,7 @@ fn role_of(message: &str) -> Role {
 
 /// A part of a conversation.
 #[derive(Clone, Debug)]
-enum Step {
+pub enum Step {
     System(Value),
     User(Value),
     Text(Value),
@@ -72,6 +72,11 @@ const TOOLS: [&str; 5] = ["look", "readFile", "calm", "weather", "say"];
 
 /// A conversation whose results answer their calls, as strict providers want it.
 pub fn orderly() -> impl Strategy<Value = Conversation> {
+    conversation(orderly_steps())
+}
+
+/// Steps whose results answer their calls.
+pub fn orderly_steps() -> BoxedStrategy<Vec<Step>> {
     let first = prop_oneof![
         4 => text().prop_map(|text| vec![Step::User(text)]),
         4 => (text(), text()).prop_map(|(system, user)| vec![Step::System(system), Step::User(user)]),
@@ -79,48 +84,76 @@ pub fn orderly() -> impl Strategy<Value = Conversation> {
         1 => Just(vec![]),
     ];
     let rest = prop::collection::vec(step(true), 0..7);
-    conversation((first, rest).prop_map(|(first, rest)| [first, rest].concat()).boxed())
+    (first, rest).prop_map(|(first, rest)| [first, rest].concat()).boxed()
 }
 
 /// Any conversation, also such as strict providers refuse.
 pub fn any_order() -> impl Strategy<Value = Conversation> {
-    conversation(prop::collection::vec(step(false), 0..8).boxed())
+    conversation(any_steps())
+}
+
+/// Steps in any order, with any number of results.
+pub fn any_steps() -> BoxedStrategy<Vec<Step>> {
+    prop::collection::vec(step(false), 0..8).boxed()
 }
 
 fn conversation(steps: BoxedStrategy<Vec<Step>>) -> impl Strategy<Value = Conversation> {
+    let written =
+        |steps: &[Step]| steps.iter().enumerate().flat_map(|(at, step)| messages_of(step, at)).collect();
+    (steps, members(), spelled()).prop_map(move |(steps, members, spelled)| {
+        let members = members.into_iter().map(|(name, value)| (name, value.to_owned()));
+        spelled.request(written(&steps), members)
+    })
+}
+
+/// How a request is spelled, whatever it says.
+#[derive(Clone, Debug)]
+pub struct Spelled {
+    spelling: Spelling,
+    /// How deep a member is that no API knows, if there is one.
+    depth: Option<usize>,
+}
+
+pub fn spelled() -> impl Strategy<Value = Spelled> {
     let spelling = prop_oneof![
         1 => Just(Spelling::compact()),
         2 => prop::collection::vec(any::<u8>(), 1..24).prop_map(Spelling::new),
     ];
-    (steps, spelling, members(), 0..130_usize, any::<bool>()).prop_map(
-        |(steps, mut spelling, members, depth, parallel)| {
-            let messages: Vec<Value> =
-                steps.iter().enumerate().flat_map(|(at, step)| messages_of(step, at)).collect();
-            let messages = messages.iter().map(|message| spelling.write(message)).collect();
-            let mut space = || {
-                let mut out = String::new();
-                spelling.space(&mut out);
-                out
-            };
-            let between = format!("{},{}", space(), space());
-            let before =
-                format!("{}{{{}\"model\":{}\"gpt-4.1\",\"messages\":{}[", space(), space(), space(), space());
-            let mut after = format!("{}]", space());
-            for (name, value) in members {
-                after.push_str(&format!("{},{}\"{name}\"{}:{value}", space(), space(), space()));
+    // As deep as the bound allows: the top object takes one level.
+    let depth = prop::option::of((0..130_usize).prop_map(|depth| depth.min(127)));
+    (spelling, depth).prop_map(|(spelling, depth)| Spelled { spelling, depth })
+}
+
+impl Spelled {
+    /// A request with these messages and these members after them.
+    pub fn request(
+        self,
+        messages: Vec<Value>,
+        members: impl IntoIterator<Item = (&'static str, String)>,
+    ) -> Conversation {
+        let Self { mut spelling, depth } = self;
+        let messages = messages.iter().map(|message| spelling.write(message)).collect();
+        let mut space = || {
+            let mut out = String::new();
+            spelling.space(&mut out);
+            out
+        };
+        let between = format!("{},{}", space(), space());
+        let before =
+            format!("{}{{{}\"model\":{}\"gpt-4.1\",\"messages\":{}[", space(), space(), space(), space());
+        let mut after = format!("{}]", space());
+        for (name, value) in members {
+            after.push_str(&format!("{},{}\"{name}\"{}:{value}", space(), space(), space()));
+        }
+        if let Some(depth) = depth {
+            after.push_str(&format!(",\"x_deep\":{}{}", "[".repeat(depth), "]".repeat(depth)));
+            if depth == 0 {
+                after.push('0');
             }
-            if parallel {
-                // As deep as the bound allows: the top object takes one level.
-                let depth = depth.min(127);
-                after.push_str(&format!(",\"x_deep\":{}{}", "[".repeat(depth), "]".repeat(depth)));
-                if depth == 0 {
-                    after.push('0');
-                }
-            }
-            after.push_str(&format!("{}}}{}", space(), space()));
-            Conversation { before, messages, between, after }
-        },
-    )
+        }
+        after.push_str(&format!("{}}}{}", space(), space()));
+        Conversation { before, messages, between, after }
+    }
 }
 
 fn members() -> impl Strategy<Value = Vec<(&'static str, &'static str)>> {
@@ -176,7 +209,8 @@ fn maybe_text() -> BoxedStrategy<Value> {
     prop_oneof![2 => Just(Value::Null), 1 => Just(ABSENT.into()), 1 => Just("".into()), 2 => text()].boxed()
 }
 
-const ABSENT: &str = "\u{e002}";
+/// Stands for a content that is not there.
+pub const ABSENT: &str = "\u{e002}";
 
 fn arguments() -> BoxedStrategy<Value> {
     prop_oneof![

@@ -3,9 +3,11 @@
 
 use super::causality::hidden_exchanges;
 use super::generate::{Conversation, any_order, orderly};
+use super::generate_messages;
 use super::world::{
     Facts, KeepAll, NOW_MS, Reading, SETS, identity, lossy, no_memo, policies, read_as, ruled,
 };
+use dialects::dialect_of;
 use dialects::variant::{Placement, Variant};
 use model::Transcript;
 use model::fact::RecordList;
@@ -35,6 +37,16 @@ proptest! {
         bits in any::<u64>(),
     ) {
         agree(&talk, set, 0, bits).map_err(TestCaseError::fail)?;
+    }
+
+    #[test]
+    fn reading_with_a_cache_gives_the_same_result_in_the_messages_api(
+        talk in generate_messages::orderly(),
+        set in 0..SETS,
+        hidden in any::<u16>(),
+        bits in any::<u64>(),
+    ) {
+        agree(&talk, set, hidden, bits).map_err(TestCaseError::fail)?;
     }
 }
 
@@ -137,7 +149,7 @@ fn same(mut fresh: Reading, mut remembered: Reading) -> Result<(), String> {
 /// A state store that knows when those calls were handed out whose bit is set.
 fn released(talk: &Conversation, bits: u64) -> Facts {
     let (body, identity) = (talk.body(), identity(1));
-    let Ok(request) = dialects::chat::parse(&body) else { return Facts::default() };
+    let Ok(request) = dialect_of(&body).read(&body) else { return Facts::default() };
     let transcript = Transcript::read(request, body.to_vec(), identity, Arc::new(NoMemo));
     let calls = transcript.calls.calls.iter().enumerate().filter(|(at, _)| bits >> (at % 64) & 1 == 1);
     let released = calls.map(|(at, call)| {

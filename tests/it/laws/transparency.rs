@@ -2,10 +2,12 @@
 //! that it named change.
 
 use super::generate::{Conversation, any_order, orderly};
-use super::recordings::{Kind, own_of};
-use super::world::{Facts, Reading, SETS, guarded, lossy, low, policies, read, shipped};
+use super::generate_messages;
+use super::recordings::{Kind, own_messages, own_of};
+use super::world::{Facts, Reading, SETS, guarded, lossy, low, policies, read, read_in, shipped};
 use bytes::Bytes;
 use dialects::variant::{Placement, Variant};
+use dialects::{CHAT, MESSAGES};
 use model::message::Content;
 use model::plan::Change;
 use proptest::prelude::*;
@@ -35,6 +37,21 @@ proptest! {
     }
 
     #[test]
+    fn a_request_of_the_messages_api_changes_only_where_a_policy_acts(
+        talk in generate_messages::any_order(),
+        set in 0..SETS,
+    ) {
+        let reading = read(&talk.body(), policies(set), &Facts::default());
+        for placement in PLACEMENTS {
+            if reading.plan.is_empty() {
+                prop_assert_eq!(reading.write(&Variant::plain(placement)), talk.body());
+            } else if (1..3).contains(&set) {
+                only_named_spans_change(&reading, placement)?;
+            }
+        }
+    }
+
+    #[test]
     fn shortened_json_is_still_json(talk in orderly()) {
         let reading = read(&talk.body(), low(), &Facts::default());
         for edit in &reading.plan.edits {
@@ -52,9 +69,11 @@ proptest! {
 
 #[test]
 fn recorded_requests_are_touched_by_no_shipped_policy() {
-    for recording in own_of(Kind::Request) {
+    let of_messages = own_messages().into_iter().filter(|one| one.kind == Kind::Request);
+    let all = own_of(Kind::Request).into_iter().map(|one| (CHAT, one));
+    for (dialect, recording) in all.chain(of_messages.map(|one| (MESSAGES, one))) {
         let body = Bytes::from(recording.bytes);
-        let reading = read(&body, shipped(), &Facts::default());
+        let reading = read_in(dialect, &body, shipped(), &Facts::default());
         assert_eq!(reading.plan.edits, [], "{}", recording.name);
         assert_eq!(reading.write(&Variant::plain(Placement::System)), body, "{}", recording.name);
     }
