@@ -98,11 +98,12 @@ pub fn any_steps() -> BoxedStrategy<Vec<Step>> {
 }
 
 fn conversation(steps: BoxedStrategy<Vec<Step>>) -> impl Strategy<Value = Conversation> {
-    let written =
-        |steps: &[Step]| steps.iter().enumerate().flat_map(|(at, step)| messages_of(step, at)).collect();
+    let written = |steps: &[Step]| {
+        steps.iter().enumerate().flat_map(|(at, step)| messages_of(step, at)).collect::<Vec<_>>()
+    };
     (steps, members(), spelled()).prop_map(move |(steps, members, spelled)| {
         let members = members.into_iter().map(|(name, value)| (name, value.to_owned()));
-        spelled.request(written(&steps), members)
+        spelled.request(&written(&steps), members)
     })
 }
 
@@ -128,7 +129,7 @@ impl Spelled {
     /// A request with these messages and these members after them.
     pub fn request(
         self,
-        messages: Vec<Value>,
+        messages: &[Value],
         members: impl IntoIterator<Item = (&'static str, String)>,
     ) -> Conversation {
         let Self { mut spelling, depth } = self;

@@ -29,7 +29,7 @@ fn conversation(steps: BoxedStrategy<Vec<Step>>) -> impl Strategy<Value = Conver
             numbered.flat_map(|(at, step)| messages_of(step, at, Extras(extras.rotate_left(at as u32))));
         let members = MEMBERS[members].iter().map(|(name, value)| (*name, (*value).to_owned()));
         let members: Vec<_> = members.chain(system.map(|system| ("system", system))).collect();
-        spelled.request(messages.collect(), members)
+        spelled.request(&messages.collect::<Vec<_>>(), members)
     })
 }
 

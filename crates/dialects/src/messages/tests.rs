@@ -101,7 +101,7 @@ fn notices_of_a_result_and_of_the_text_after_it_are_one_text_in_the_result() {
 }
 
 #[test]
-fn a_notice_in_a_result_without_content_stands_inside_of_it_also_after_white_space() {
+fn a_notice_in_a_result_without_content_is_inside_of_it_also_after_white_space() {
     let body = Bytes::from_static(
         br#"{"messages":[{"role":"user","content":[{"type":"tool_result","tool_use_id":"a"}, {"type":"tool_result","tool_use_id":"b"}]}]}"#,
     );
