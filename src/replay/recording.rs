@@ -122,7 +122,10 @@ impl Recording {
             return self.body.clone();
         }
         let all = self.request.messages_span;
-        let start = history.checked_sub(1).map_or(all.start + 1, |last| messages[last].span.end);
+        // An item may be a part of a message, which ends before the comma before the next one.
+        let before = self.body[..messages[history].span.start as usize].trim_ascii_end();
+        let before = before.strip_suffix(b",").unwrap_or(before).trim_ascii_end();
+        let start = (before.len() as u32).max(all.start + 1);
         let mut splices = Splices::default();
         splices.replace(Span { start, end: all.end - 1 }, Bytes::new());
         splices.apply(&self.body).join()
@@ -256,6 +259,27 @@ mod tests {
         let messages: Vec<String> =
             roles.chars().map(|letter| format!(r#"{{"role":"{}","content":"x"}}"#, role(letter))).collect();
         read(&format!(r#"{{"messages":[{}]}}"#, messages.join(",")))
+    }
+
+    #[test]
+    fn the_body_of_each_request_ends_with_a_whole_message_also_where_results_are_parts_of_one() {
+        let result = |id: &str| format!(r#"{{"type":"tool_result","tool_use_id":"{id}","content":"r"}}"#);
+        let call = |id: &str| format!(r#"{{"type":"tool_use","id":"{id}","name":"f","input":{{}}}}"#);
+        let first = r#"{"role":"user","content":"q"}"#;
+        let second = format!(
+            r#"{first} , {{"role":"assistant","content":[{},{}]}},{{"role":"user","content":[{},{} ]}}"#,
+            call("a"),
+            call("b"),
+            result("a"),
+            result("b")
+        );
+        let all = format!(r#"{second}, {{"role":"assistant","content":"done"}}"#);
+        let body = |messages: &str| format!(r#"{{"system":"s","messages":[{messages}]}}"#);
+        let recording = read(&body(&all));
+        let steps: Vec<usize> = recording.steps().iter().map(|step| step.history).collect();
+        assert_eq!(steps, [1, 4]);
+        assert_eq!(recording.body_of(1), body(first));
+        assert_eq!(recording.body_of(4), body(&second));
     }
 
     #[test]
