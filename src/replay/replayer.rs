@@ -27,6 +27,7 @@ use model::plan::decision::Decision;
 use model::plan::texts::removed_tokens;
 use model::plan::{Change, Edit, Plan, Refusal};
 use model::released::{NOTHING_HIDDEN, Release};
+use model::store::SentBeginning;
 use model::summaries::NoSummaries;
 use state::memo::MemoCache;
 use std::borrow::Cow;
@@ -101,9 +102,10 @@ impl Replayer {
             acts: BTreeMap::new(),
             limits: BTreeMap::new(),
             carried: HashMap::new(),
-            accounts: false,
+            follows_texts: false,
             events: Vec::new(),
             pinned: Vec::new(),
+            sent: HashMap::new(),
         };
         for step in recording.steps() {
             let (is_after, before) = (replay.figures.is_stopped(), replay.figures.clone());
@@ -153,12 +155,15 @@ struct ReplayInProgress<'a> {
     figures: Figures,
     acts: BTreeMap<&'static str, Acts>,
     limits: BTreeMap<(&'static str, String), Use>,
-    /// The account as a state store would know it, and whether a policy asks for it.
+    /// The account as a state store would know it.
     carried: HashMap<Hash, Arc<Carried>>,
-    accounts: bool,
+    /// Later requests depend on replies without calls too: on what they cost, or that they came.
+    follows_texts: bool,
     events: Vec<Event>,
     /// The definitions of tools that a policy has remembered.
     pinned: Vec<Pinned>,
+    /// How earlier requests were sent, where what the model thinks is bound to that.
+    sent: HashMap<Hash, SentBeginning>,
 }
 
 impl ReplayInProgress<'_> {
@@ -205,10 +210,14 @@ impl ReplayInProgress<'_> {
             let release = Release { context: Hash::default(), hidden: NOTHING_HIDDEN, at_ms };
             Some(Arc::new(RecordList::from([release])))
         });
-        self.accounts = false;
+        self.follows_texts = false;
         batch.answer(|_, key| {
-            self.accounts = true;
+            self.follows_texts = true;
             self.carried.get(&key).map(|carried| Arc::new(RecordList::from([Arc::clone(carried)])))
+        });
+        batch.answer(|_, key| {
+            self.follows_texts = true;
+            self.sent.get(&key).map(|sent| Arc::new(RecordList::from([*sent])))
         });
         batch.answer(|_, _| Some(Arc::new(self.pinned.iter().copied().collect::<RecordList<Pinned>>())));
         Answers { facts: batch.facts, ..Answers::default() }
@@ -277,8 +286,8 @@ impl ReplayInProgress<'_> {
             let calls = recording.request.messages[at].calls.iter();
             times.extend(calls.map(|_| self.clock.call(recording.times_ms[at])));
         }
-        // Text is not judged, but it is billed.
-        let is_refused = (!times.is_empty() || self.accounts) && self.reply(exchange, step);
+        // Text is not judged.
+        let is_refused = (!times.is_empty() || self.follows_texts) && self.reply(exchange, step);
         let mut record = exchange.inspect().judging().map_or_else(Vec::new, |judging| judging.record.clone());
         let mut times = times.into_iter();
         for at in step.reply.clone() {
@@ -377,6 +386,7 @@ impl OfflineStore for Before<'_, '_> {
 
     fn learn(&mut self, mut writes: Writes) {
         self.replay.carried.extend(writes.take::<Arc<Carried>>());
+        self.replay.sent.extend(writes.take::<SentBeginning>());
         self.replay.pinned.extend(writes.take::<Pinned>().into_iter().map(|(_, pin)| pin));
     }
 }
