@@ -106,9 +106,12 @@ pub(super) fn plan_request(
     let (mut restored, lost) = hidden.restored(transcript, &answers, &released);
     // The upstream has the messages that it keeps in full, so nothing is put back into them.
     restored.retain(|(message, _)| *message >= first_sent);
-    let found = restored.len();
-    restored.retain(|(at, exchange)| core.dialect.may_restore(&core.request, &core.body, *at, exchange));
-    let lost = lost + (found - restored.len()) as u32;
+    let fits =
+        |(at, exchange): &(usize, Bytes)| core.dialect.may_restore(&core.request, &core.body, *at, exchange);
+    let newest = restored.iter().rfind(|(at, _)| Some(*at) == transcript.last_assistant());
+    // Those that did not fit into earlier replies were counted when these were the newest.
+    let lost = lost + u32::from(newest.is_some_and(|newest| !fits(newest)));
+    restored.retain(fits);
     transcript.learn_releases(&released, now.ms);
     approvals.mark_approved(transcript, &answers);
     for (message, exchange) in &restored {
