@@ -98,7 +98,7 @@ fn repair_group(group: &BrokenGroup, request: &Request, body: &Bytes, splices: &
     let synthetic = unanswered.iter().map(|at| synthetic_result(&calls[*at], body));
     if first == end {
         let added: Vec<String> = synthetic.collect();
-        return answer(*first, &added, request, splices);
+        return insert_results(*first, &added, request, splices);
     }
     let slots = &messages[*first..*end];
     let is_orphan = |at: &usize| orphans.binary_search(at).is_ok();
@@ -118,7 +118,7 @@ fn repair_group(group: &BrokenGroup, request: &Request, body: &Bytes, splices: &
 }
 
 /// Answers the calls of the message before the item `first`, which no result follows.
-fn answer(first: usize, results: &[String], request: &Request, splices: &mut Splices) {
+fn insert_results(first: usize, results: &[String], request: &Request, splices: &mut Splices) {
     let Some(reply) = first.checked_sub(1).and_then(|at| request.messages.get(at)) else { return };
     if reply.role == Role::Assistant {
         let message = format!(r#",{{"role":"user","content":[{}]}}"#, results.join(","));

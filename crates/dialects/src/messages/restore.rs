@@ -72,7 +72,7 @@ pub fn restore(
             fill_gap(gap, added, blocks, splices);
         }
     }
-    owe(&position.owed, (messages, at), body, splices);
+    add_owed_results(&position.owed, (messages, at), body, splices);
 }
 
 /// Writes what is added before the block `gap`, or after the last one.
@@ -119,7 +119,7 @@ fn joined(blocks: &[Bytes]) -> Vec<u8> {
 }
 
 /// Adds the results of blocked calls to those of the calls that the client was shown, in the order of the calls.
-fn owe(
+fn add_owed_results(
     owed: &[(Option<String>, Bytes)],
     (messages, at): (&[WireMessage], usize),
     body: &[u8],

@@ -10,13 +10,13 @@ use wire::body::{Scanner, Span};
 use wire::splice::{Rope, Splices};
 
 /// How many blocks of thinking the first `items` items of the request hold.
-pub fn count(request: &Request, body: &[u8], items: usize, is_kept: impl Fn(usize) -> bool) -> usize {
+pub fn count_blocks(request: &Request, body: &[u8], items: usize, is_kept: impl Fn(usize) -> bool) -> usize {
     let messages = request.messages.iter().enumerate().take(items);
     let kept = messages.filter(|(at, message)| message.reasons && is_kept(*at));
-    kept.map(|(_, message)| blocks_of(message.span, body)).sum()
+    kept.map(|(_, message)| blocks_in(message.span, body)).sum()
 }
 
-fn blocks_of(message: Span, body: &[u8]) -> usize {
+fn blocks_in(message: Span, body: &[u8]) -> usize {
     let Ok(message) = super::message::parse_message(&mut Scanner::within(body, message)) else { return 0 };
     message.blocks().iter().filter(|block| block.kind == BlockKind::Thinking).count()
 }

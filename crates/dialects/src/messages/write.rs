@@ -33,18 +33,18 @@ pub fn write(planned: &PlannedRequest<'_>, variant: &Variant) -> Rope {
     without_thread(request, body, &mut splices);
     match variant.tools() {
         Tools::Dropped => {
-            change(planned, &plan_without_tools(planned), &mut splices);
+            apply_plan(planned, &plan_without_tools(planned), &mut splices);
             without(request, body, &TOOL_MEMBERS, &mut splices);
         }
         tools => {
-            change(planned, plan, &mut splices);
+            apply_plan(planned, plan, &mut splices);
             annotate_tools(request, plan, &mut splices);
             if !variant.has(Adaptation::OwnTools) {
                 declare(request, body, plan, &mut splices);
             }
             match tools {
                 Tools::WithoutChoice => without(request, body, &["tool_choice"], &mut splices),
-                _ => choose(planned, variant, &mut splices),
+                _ => set_choice(planned, variant, &mut splices),
             }
         }
     }
@@ -56,8 +56,9 @@ pub fn write(planned: &PlannedRequest<'_>, variant: &Variant) -> Rope {
         append(request, round, &mut splices);
     }
     let mut rope = splices.apply(body);
-    let thoughts =
-        thinking::count(request, body, variant.without_thinking, |at| !plan.drops(ItemId::of_client(at)));
+    let thoughts = thinking::count_blocks(request, body, variant.without_thinking, |at| {
+        !plan.drops(ItemId::of_client(at))
+    });
     if thoughts > 0 {
         rope = thinking::without_thinking(&rope.join(), thoughts).unwrap_or(rope);
     }
@@ -75,7 +76,7 @@ fn flattened(body: &Bytes) -> Option<Rope> {
 }
 
 /// Changes the client's items as the policies want it, and drops turns.
-fn change(planned: &PlannedRequest<'_>, plan: &Plan, splices: &mut Splices) {
+fn apply_plan(planned: &PlannedRequest<'_>, plan: &Plan, splices: &mut Splices) {
     let PlannedRequest { body, request, .. } = *planned;
     change_items(CLIENT, (&request.messages, body), plan, splices);
     // A notice is a text of its own inside of a result, wherever the others are placed. The notices of a result and of the text
@@ -90,7 +91,7 @@ fn change(planned: &PlannedRequest<'_>, plan: &Plan, splices: &mut Splices) {
         place(&request.messages[index], &texts.join("\n\n"), splices);
     }
     if !plan.dropped.is_empty() {
-        let messages = numbered(request, body);
+        let messages = messages_with_items(request, body);
         let is_dropped = |(_, items): &(WireMessage, Range<usize>)| {
             items.clone().all(|index| plan.drops(ItemId::of_client(index)))
         };
@@ -99,7 +100,7 @@ fn change(planned: &PlannedRequest<'_>, plan: &Plan, splices: &mut Splices) {
 }
 
 /// The messages of the body, each with the indexes of its items.
-fn numbered(request: &Request, body: &[u8]) -> Vec<(WireMessage, Range<usize>)> {
+fn messages_with_items(request: &Request, body: &[u8]) -> Vec<(WireMessage, Range<usize>)> {
     let mut next = 0;
     let messages = wire_messages(body, request.messages_span).into_iter();
     let with_items = messages.map(|message| {
@@ -117,7 +118,7 @@ fn restore_exchanges(planned: &PlannedRequest<'_>, variant: &Variant, splices: &
         return;
     }
     let (messages, items): (Vec<WireMessage>, Vec<Range<usize>>) =
-        numbered(request, body).into_iter().unzip();
+        messages_with_items(request, body).into_iter().unzip();
     for (position, exchange) in restored.iter().filter(|(at, _)| !plan.drops_at(*at)) {
         let keeps_thinking = *position >= variant.without_thinking;
         if let Some(at) = items.iter().position(|items| items.contains(position)) {
@@ -158,7 +159,7 @@ fn declare(request: &Request, body: &[u8], plan: &Plan, splices: &mut Splices) {
 
 /// Sets the choice of tools: none for a final answer, the call that is the answer, no forced call where the client's forced
 /// one was blocked, one call at a time. The tools stay declared, since the cache and the model's thinking depend on them.
-fn choose(planned: &PlannedRequest<'_>, variant: &Variant, splices: &mut Splices) {
+fn set_choice(planned: &PlannedRequest<'_>, variant: &Variant, splices: &mut Splices) {
     let PlannedRequest { request, body, plan, .. } = *planned;
     if !planned.may_call() {
         return;

@@ -16,7 +16,7 @@ const INPUTS: [&str; 6] = [
 
 /// How a block is made.
 #[derive(Clone, Debug)]
-enum Made {
+enum SampleBlock {
     Text(&'static str),
     Thinking,
     Hosted,
@@ -24,39 +24,39 @@ enum Made {
     Call(&'static str, usize),
 }
 
-fn arb_block() -> impl Strategy<Value = Made> {
+fn arb_block() -> impl Strategy<Value = SampleBlock> {
     prop_oneof![
-        2 => select(&["", "I look.", "caf\u{e9} \\ \"x\""][..]).prop_map(Made::Text),
-        1 => Just(Made::Thinking),
-        1 => Just(Made::Hosted),
-        1 => select(&INPUTS[..4]).prop_map(Made::Programmatic),
-        4 => (select(&INPUTS[..]), 1..9usize).prop_map(|(input, size)| Made::Call(input, size)),
+        2 => select(&["", "I look.", "caf\u{e9} \\ \"x\""][..]).prop_map(SampleBlock::Text),
+        1 => Just(SampleBlock::Thinking),
+        1 => Just(SampleBlock::Hosted),
+        1 => select(&INPUTS[..4]).prop_map(SampleBlock::Programmatic),
+        4 => (select(&INPUTS[..]), 1..9usize).prop_map(|(input, size)| SampleBlock::Call(input, size)),
     ]
 }
 
 /// The events of a reply with these blocks.
-fn stream_of(made: &[Made], reason: &str) -> Vec<String> {
-    let block = |(at, made): (usize, &Made)| {
+fn stream_of(made: &[SampleBlock], reason: &str) -> Vec<String> {
+    let block = |(at, made): (usize, &SampleBlock)| {
         let at = at as u64;
         match made {
-            Made::Text(text) => text_block(at, &[text]),
-            Made::Thinking => block(
+            SampleBlock::Text(text) => text_block(at, &[text]),
+            SampleBlock::Thinking => block(
                 at,
                 &json!({"type": "thinking", "thinking": "", "signature": ""}),
                 &[json!({"type": "signature_delta", "signature": "c2ln"})],
             ),
-            Made::Hosted => block(
+            SampleBlock::Hosted => block(
                 at,
                 &json!({"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}}),
                 &[json!({"type": "input_json_delta", "partial_json": "{\"query\":\"x\"}"})],
             ),
-            Made::Programmatic(input) => {
+            SampleBlock::Programmatic(input) => {
                 let mut call =
                     tool_use(&format!("toolu_{at}"), "get_weather", &serde_json::from_str(input).unwrap());
                 call["caller"]["type"] = "code_execution_20260120".into();
                 block(at, &call, &[])
             }
-            Made::Call(input, size) => {
+            SampleBlock::Call(input, size) => {
                 let characters: Vec<char> = input.chars().collect();
                 let pieces: Vec<String> =
                     characters.chunks(*size).map(|piece| piece.iter().collect()).collect();
