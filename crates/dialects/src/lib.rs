@@ -24,6 +24,8 @@ pub mod refusal;
 pub mod repair;
 pub mod reply;
 pub mod reply_choice;
+mod reply_input;
+mod request_body;
 pub mod responses;
 pub mod short;
 pub mod stored;

@@ -2,6 +2,7 @@
 //! if its prefix was parsed before. Finds the members that matter; decides nothing.
 
 use super::message::parse_message;
+use crate::request_body;
 use model::checkpoint::{Checkpoint, Head, List};
 use model::request::{Choice, Request, Tool};
 use std::sync::Arc;
@@ -20,17 +21,7 @@ pub fn parse(body: &[u8]) -> Result<Request, Fault> {
 
 /// As [`parse`]. What is before the messages goes into `head`, where there is one.
 pub(super) fn read(body: &[u8], head: Option<&mut Option<Head>>) -> Result<Request, Fault> {
-    if body.len() > u32::MAX as usize {
-        return Err(Fault::Size);
-    }
-    if simdutf8::basic::from_utf8(body).is_err() {
-        return Err(Fault::Utf8);
-    }
-    let mut scanner = Scanner::tolerant(body);
-    if scanner.peek()? != Kind::Object {
-        scanner.skip()?;
-        return scanner.end().and(Err(Fault::Type));
-    }
+    let mut scanner = request_body::begin(body)?;
     let start = scanner.at();
     let mut request = Request { choices: 1, ..Request::default() };
     request.messages.reserve(body.len() / BYTES_A_MESSAGE + 4);
@@ -180,14 +171,7 @@ pub fn resume(
 }
 
 fn go_on(body: &[u8], known: &Arc<Checkpoint>) -> Result<(Request, Option<Head>), Fault> {
-    if body.len() > u32::MAX as usize {
-        return Err(Fault::Size);
-    }
-    // The known part ends after a brace, so that no character is cut.
-    if simdutf8::basic::from_utf8(&body[known.bytes()..]).is_err() {
-        return Err(Fault::Utf8);
-    }
-    let (mut scanner, mut request, head) = known.resume(body);
+    let (mut scanner, mut request, head) = request_body::resume(body, known)?;
     let mut seen = head.seen;
     let value = rest_of_messages(&mut request, &mut scanner, head.list.start)?;
     request.members.push(Member { key: head.list.key, value });

@@ -22,10 +22,11 @@ use crate::codec::{
 };
 use crate::reply::{Form, Limits, Options, Unjudged};
 use crate::reply_choice::ReplyChoice;
+use crate::reply_input::{NextInput, ReplyInput};
 use bytes::Bytes;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
-use wire::sse::{Piece, Splitter};
+use wire::sse::Piece;
 
 /// The number of the only choice.
 const CHOICE: u32 = 0;
@@ -34,7 +35,6 @@ const CHOICE: u32 = 0;
 pub struct MessagesReplies {
     /// The form of the client's reply.
     form: Form,
-    limits: Limits,
     /// A policy restricts calls and is not only observed: what clients read differently goes out in the one way in which it was
     /// judged.
     is_strict: bool,
@@ -44,11 +44,9 @@ pub struct MessagesReplies {
     request_id: String,
     /// What the last event reports, as JSON.
     report: Option<String>,
-    input: Input,
+    input: ReplyInput,
     /// The present reply comes as a stream to a client that wants one.
     is_stream: bool,
-    /// Bytes of a stream that are not split into events yet.
-    rest: Bytes,
     /// Events that are read next.
     unread: VecDeque<Unread>,
     /// The blocks of the present reply.
@@ -72,28 +70,6 @@ pub struct MessagesReplies {
     /// Removes call markup from a final answer.
     markup: Option<Cleaner>,
     is_changed: bool,
-}
-
-/// The bytes of the present reply that are not read yet.
-enum Input {
-    Events(Box<Splitter>),
-    Body {
-        form: Form,
-        status: u16,
-        pieces: Vec<Bytes>,
-        size: usize,
-    },
-    /// A body that exceeds its limit.
-    TooLong(Vec<Bytes>),
-    /// What follows such a body passes.
-    Passing(Vec<Bytes>),
-    /// The body has ended.
-    Whole {
-        form: Form,
-        status: u16,
-        pieces: Vec<Bytes>,
-    },
-    Ended,
 }
 
 /// An event that is read next.
@@ -120,15 +96,13 @@ impl MessagesReplies {
     pub fn new(form: Form, limits: Limits) -> Self {
         Self {
             form,
-            limits,
             is_strict: false,
             observes: false,
             friendly: false,
             request_id: String::new(),
             report: None,
-            input: Input::Ended,
+            input: ReplyInput::new(limits),
             is_stream: false,
-            rest: Bytes::new(),
             unread: VecDeque::new(),
             blocks: Blocks::default(),
             has_finish: false,
@@ -160,25 +134,17 @@ impl MessagesReplies {
     /// The next piece of the upstream's bytes, as the frame that it is; `None` if nothing is complete. The inner `None`: others
     /// are read in its place.
     fn next_input(&mut self, choices: &mut Vec<ReplyChoice>, unjudged: bool) -> Option<Option<Frame>> {
-        Some(match &mut self.input {
-            Input::Events(splitter) => match splitter.next(&mut self.rest)? {
-                Piece::Event(raw) | Piece::Oversized(raw) if unjudged => Some(Frame::idle(raw)),
-                piece => self.piece(piece, choices),
-            },
-            Input::TooLong(pieces) => {
-                let raw: Bytes = std::mem::take(pieces).concat().into();
-                self.input = Input::Passing(Vec::new());
+        Some(match self.input.next() {
+            NextInput::Nothing => return None,
+            NextInput::Event(Piece::Event(raw) | Piece::Oversized(raw)) if unjudged => Some(Frame::idle(raw)),
+            NextInput::Event(piece) => self.piece(piece, choices),
+            NextInput::TooLong(raw) => {
                 self.has_unread_end = true;
                 Some(Frame::new(raw, FrameKind::Unread(Unjudged::ReplyTooLong)))
             }
-            Input::Passing(pieces) if !pieces.is_empty() => Some(Frame::idle(pieces.remove(0))),
-            Input::Whole { form, status, pieces } => {
-                let (form, status, raw) = (*form, *status, std::mem::take(pieces).concat());
-                self.input = Input::Ended;
-                self.body(form, status, raw.into(), choices)
-            }
-            Input::Body { .. } | Input::Passing(_) => return None,
-            Input::Ended => {
+            NextInput::Passing(raw) => Some(Frame::idle(raw)),
+            NextInput::Whole { form, status, body } => self.body(form, status, body, choices),
+            NextInput::Ended => {
                 let held = self.markup.as_mut().map_or_else(Vec::new, |markup| markup.end(|_| true));
                 if held.is_empty() {
                     self.end_calls(choices);
@@ -195,12 +161,9 @@ impl ReplyCodec for MessagesReplies {
     fn begin(&mut self, reply: NextReply) {
         let NextReply { form, status, continues, is_strict, observes, markup, .. } = reply;
         self.is_stream = (self.form, form) == (Form::Streamed, Form::Streamed);
-        self.input = match self.is_stream {
-            true => Input::Events(Box::new(Splitter::new(self.limits.event))),
-            false => Input::Body { form, status, pieces: Vec::new(), size: 0 },
-        };
+        self.input.begin(self.form, form, status);
         (self.is_strict, self.observes) = (is_strict && !observes, observes);
-        (self.rest, self.blocks) = (Bytes::new(), Blocks::default());
+        self.blocks = Blocks::default();
         self.unread.clear();
         (self.has_finish, self.has_stop, self.has_unread_end) = (false, false, false);
         (self.are_calls_ended, self.is_later, self.has_earlier_head) =
@@ -216,20 +179,7 @@ impl ReplyCodec for MessagesReplies {
     }
 
     fn push(&mut self, bytes: Bytes) {
-        let limit = self.limits.reply;
-        match &mut self.input {
-            Input::Events(_) if self.rest.is_empty() => self.rest = bytes,
-            Input::Events(_) => self.rest = [&self.rest[..], &bytes].concat().into(),
-            Input::Body { pieces, size, .. } => {
-                *size += bytes.len();
-                pieces.push(bytes);
-                if *size > limit {
-                    self.input = Input::TooLong(std::mem::take(pieces));
-                }
-            }
-            Input::TooLong(pieces) | Input::Passing(pieces) => pieces.push(bytes),
-            Input::Whole { .. } | Input::Ended => {}
-        }
+        self.input.push(bytes);
     }
 
     fn next(&mut self, choices: &mut Vec<ReplyChoice>, unjudged: bool) -> Option<Frame> {
@@ -246,15 +196,7 @@ impl ReplyCodec for MessagesReplies {
     }
 
     fn end(&mut self) {
-        match std::mem::replace(&mut self.input, Input::Ended) {
-            Input::Events(mut splitter) => match splitter.finish() {
-                Some(Piece::Event(raw)) => self.unread.push_back(Unread::new(raw)),
-                Some(Piece::Oversized(raw)) => self.input = Input::Passing(vec![raw]),
-                None => {}
-            },
-            Input::Body { form, status, pieces, .. } => self.input = Input::Whole { form, status, pieces },
-            other => self.input = other,
-        }
+        self.unread.extend(self.input.end().map(Unread::new));
     }
 
     fn take_open(&mut self) -> bool {
@@ -262,7 +204,7 @@ impl ReplyCodec for MessagesReplies {
     }
 
     fn at_boundary(&self) -> bool {
-        !matches!(&self.input, Input::Events(splitter) if !splitter.at_boundary())
+        self.input.at_boundary()
     }
 
     fn is_body(&self) -> bool {
@@ -278,15 +220,7 @@ impl ReplyCodec for MessagesReplies {
     }
 
     fn unread_bytes(&self) -> usize {
-        let input = match &self.input {
-            Input::Events(splitter) => splitter.partial_bytes(),
-            Input::Body { size, .. } => *size,
-            Input::TooLong(pieces) | Input::Passing(pieces) | Input::Whole { pieces, .. } => {
-                pieces.iter().map(Bytes::len).sum()
-            }
-            Input::Ended => 0,
-        };
-        input + self.rest.len() + self.unread.iter().map(|unread| unread.raw.len()).sum::<usize>()
+        self.input.size() + self.unread.iter().map(|unread| unread.raw.len()).sum::<usize>()
     }
 
     fn known_bytes(&self) -> usize {

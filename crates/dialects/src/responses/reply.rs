@@ -34,6 +34,7 @@ use crate::error::{UpstreamError, parse, parse_in_200};
 use crate::markup::ToolNames;
 use crate::reply::{Form, Limits, Options, Unjudged};
 use crate::reply_choice::ReplyChoice;
+use crate::reply_input::{NextInput, ReplyInput};
 use crate::variant::PlannedRequest;
 use bytes::Bytes;
 use model::message::Content;
@@ -41,13 +42,12 @@ use model::plan::decision::{Decision, dropped_result};
 use serde_json::{Value, json};
 use wire::body::Scanner;
 use wire::json::decode;
-use wire::sse::{Piece, Splitter, parse_fields};
+use wire::sse::{Piece, parse_fields};
 
 /// See the file's head.
 pub struct ResponsesReplies {
     /// The form of the client's reply.
     form: Form,
-    limits: Limits,
     is_strict: bool,
     observes: bool,
     hosts_shell: bool,
@@ -56,9 +56,7 @@ pub struct ResponsesReplies {
     request_id: String,
     /// What the last event reports, as JSON.
     report: Option<String>,
-    input: Input,
-    /// Bytes of a stream that are not split into events yet.
-    rest: Bytes,
+    input: ReplyInput,
     /// Events that are read next, the next one last.
     unread: Vec<Unread>,
     /// Held texts that are read next, the next one last.
@@ -104,42 +102,18 @@ pub struct ResponsesReplies {
     is_changed: bool,
 }
 
-/// The bytes of the present reply that are not read yet.
-enum Input {
-    Events(Box<Splitter>),
-    Body {
-        form: Form,
-        status: u16,
-        pieces: Vec<Bytes>,
-        size: usize,
-    },
-    /// A body that exceeds its limit.
-    TooLong(Vec<Bytes>),
-    /// What follows such a body passes.
-    Passing(Vec<Bytes>),
-    /// The body has ended.
-    Whole {
-        form: Form,
-        status: u16,
-        pieces: Vec<Bytes>,
-    },
-    Ended,
-}
-
 impl ResponsesReplies {
     /// A codec of replies that the client gets in this form.
     pub fn new(form: Form, limits: Limits) -> Self {
         Self {
             form,
-            limits,
             is_strict: false,
             observes: false,
             hosts_shell: false,
             friendly: false,
             request_id: String::new(),
             report: None,
-            input: Input::Ended,
-            rest: Bytes::new(),
+            input: ReplyInput::new(limits),
             unread: Vec::new(),
             texts: Vec::new(),
             continues: None,
@@ -173,14 +147,7 @@ impl ResponsesReplies {
     }
 
     /// Reads a whole reply.
-    fn body(
-        &mut self,
-        form: Form,
-        status: u16,
-        pieces: &[Bytes],
-        choices: &mut Vec<ReplyChoice>,
-    ) -> Option<Frame> {
-        let raw: Bytes = pieces.concat().into();
+    fn body(&mut self, form: Form, status: u16, raw: Bytes, choices: &mut Vec<ReplyChoice>) -> Option<Frame> {
         let is_success = (200..300).contains(&status);
         let whole = if form == Form::Streamed { convert::whole_of(&raw) } else { Some(raw.clone()) };
         let whole = whole.map(|whole| self.without_markup_in_body(whole));
@@ -296,13 +263,10 @@ fn result_of(choice: &ReplyChoice, decision: &Decision) -> Option<String> {
 impl ReplyCodec for ResponsesReplies {
     fn begin(&mut self, reply: NextReply) {
         let NextReply { form, status, continues, is_strict, observes, markup, tools, hosts_shell } = reply;
-        self.input = match (self.form, form) {
-            (Form::Streamed, Form::Streamed) => Input::Events(Box::new(Splitter::new(self.limits.event))),
-            _ => Input::Body { form, status, pieces: Vec::new(), size: 0 },
-        };
+        self.input.begin(self.form, form, status);
         (self.is_strict, self.observes, self.hosts_shell) = (is_strict, observes, hosts_shell);
         self.kept.begin_reply();
-        (self.rest, self.has_begun, self.has_head) = (Bytes::new(), false, !self.head.is_empty());
+        (self.has_begun, self.has_head) = (false, !self.head.is_empty());
         (self.last, self.has_unread_end, self.are_calls_ended) = (None, false, false);
         self.unread.clear();
         (self.markup, self.tools, self.continues) = (markup.map(Cleaner::new), tools, continues);
@@ -316,20 +280,7 @@ impl ReplyCodec for ResponsesReplies {
     }
 
     fn push(&mut self, bytes: Bytes) {
-        let limit = self.limits.reply;
-        match &mut self.input {
-            Input::Events(_) if self.rest.is_empty() => self.rest = bytes,
-            Input::Events(_) => self.rest = [&self.rest[..], &bytes].concat().into(),
-            Input::Body { pieces, size, .. } => {
-                *size += bytes.len();
-                pieces.push(bytes);
-                if *size > limit {
-                    self.input = Input::TooLong(std::mem::take(pieces));
-                }
-            }
-            Input::TooLong(pieces) | Input::Passing(pieces) => pieces.push(bytes),
-            Input::Whole { .. } | Input::Ended => {}
-        }
+        self.input.push(bytes);
     }
 
     fn next(&mut self, choices: &mut Vec<ReplyChoice>, unjudged: bool) -> Option<Frame> {
@@ -343,25 +294,19 @@ impl ReplyCodec for ResponsesReplies {
                 Some(Unread::Parsed(raw, event, data, error)) => {
                     self.parsed(raw, *event, data, error, choices)
                 }
-                None => match &mut self.input {
-                    Input::Events(splitter) => match splitter.next(&mut self.rest)? {
-                        Piece::Event(raw) | Piece::Oversized(raw) if unjudged => Some(Frame::idle(raw)),
-                        piece => self.piece(piece, choices),
-                    },
-                    Input::TooLong(pieces) => {
-                        let raw: Bytes = std::mem::take(pieces).concat().into();
-                        self.input = Input::Passing(Vec::new());
+                None => match self.input.next() {
+                    NextInput::Nothing => return None,
+                    NextInput::Event(Piece::Event(raw) | Piece::Oversized(raw)) if unjudged => {
+                        Some(Frame::idle(raw))
+                    }
+                    NextInput::Event(piece) => self.piece(piece, choices),
+                    NextInput::TooLong(raw) => {
                         (self.has_begun, self.has_unread_end) = (true, true);
                         Some(Frame::new(raw, FrameKind::Unread(Unjudged::ReplyTooLong)))
                     }
-                    Input::Passing(pieces) if !pieces.is_empty() => Some(Frame::idle(pieces.remove(0))),
-                    Input::Whole { form, status, pieces } => {
-                        let (form, status, pieces) = (*form, *status, std::mem::take(pieces));
-                        self.input = Input::Ended;
-                        self.body(form, status, &pieces, choices)
-                    }
-                    Input::Body { .. } | Input::Passing(_) => return None,
-                    Input::Ended => {
+                    NextInput::Passing(raw) => Some(Frame::idle(raw)),
+                    NextInput::Whole { form, status, body } => self.body(form, status, body, choices),
+                    NextInput::Ended => {
                         self.end_calls(choices);
                         return None;
                     }
@@ -375,14 +320,8 @@ impl ReplyCodec for ResponsesReplies {
     }
 
     fn end(&mut self) {
-        match std::mem::replace(&mut self.input, Input::Ended) {
-            Input::Events(mut splitter) => match splitter.finish() {
-                Some(Piece::Event(raw)) => self.unread.insert(0, Unread::Event(raw)),
-                Some(Piece::Oversized(raw)) => self.input = Input::Passing(vec![raw]),
-                None => {}
-            },
-            Input::Body { form, status, pieces, .. } => self.input = Input::Whole { form, status, pieces },
-            other => self.input = other,
+        if let Some(raw) = self.input.end() {
+            self.unread.insert(0, Unread::Event(raw));
         }
     }
 
@@ -391,16 +330,15 @@ impl ReplyCodec for ResponsesReplies {
     }
 
     fn at_boundary(&self) -> bool {
-        !matches!(&self.input, Input::Events(splitter) if !splitter.at_boundary())
+        self.input.at_boundary()
     }
 
     fn is_body(&self) -> bool {
-        self.form == Form::Whole || !matches!(self.input, Input::Events(_))
+        self.form == Form::Whole || !self.input.is_stream()
     }
 
     fn last_event(&self) -> Option<Result<LastEvent, IncompleteEvent>> {
-        let is_stream = matches!(self.input, Input::Events(_));
-        is_stream.then(|| Ok(LastEvent::default()))
+        self.input.is_stream().then(|| Ok(LastEvent::default()))
     }
 
     fn is_cut(&self) -> bool {
@@ -408,15 +346,7 @@ impl ReplyCodec for ResponsesReplies {
     }
 
     fn unread_bytes(&self) -> usize {
-        let input = match &self.input {
-            Input::Events(splitter) => splitter.partial_bytes(),
-            Input::Body { size, .. } => *size,
-            Input::TooLong(pieces) | Input::Passing(pieces) | Input::Whole { pieces, .. } => {
-                pieces.iter().map(Bytes::len).sum()
-            }
-            Input::Ended => 0,
-        };
-        input + self.rest.len()
+        self.input.size()
     }
 
     fn known_bytes(&self) -> usize {

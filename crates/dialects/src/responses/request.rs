@@ -3,6 +3,7 @@
 //! nothing.
 
 use super::item::{Item, ItemKind, is_container, parse_item};
+use crate::request_body;
 use bytes::Bytes;
 use model::call::ToolCall;
 use model::checkpoint::{Checkpoint, Head, List};
@@ -59,14 +60,7 @@ fn resumable(request: &Request, bytes: usize) -> usize {
 }
 
 fn go_on(body: &[u8], known: &Arc<Checkpoint>, head: &mut Option<Head>) -> Result<Request, Fault> {
-    if body.len() > u32::MAX as usize {
-        return Err(Fault::Size);
-    }
-    // The known part ends after a brace, so that no character is cut.
-    if simdutf8::basic::from_utf8(&body[known.bytes()..]).is_err() {
-        return Err(Fault::Utf8);
-    }
-    let (mut scanner, mut request, before) = known.resume(body);
+    let (mut scanner, mut request, before) = request_body::resume(body, known)?;
     let (mut seen, list) = (before.seen, before.list);
     *head = Some(before);
     let before = beside_messages(&request);
@@ -90,17 +84,7 @@ fn beside_messages(request: &Request) -> (usize, bool, bool, usize) {
 
 /// Reads a whole body. What is before a list of items goes into `head`.
 fn read(body: &[u8], head: &mut Option<Head>) -> Result<Request, Fault> {
-    if body.len() > u32::MAX as usize {
-        return Err(Fault::Size);
-    }
-    if simdutf8::basic::from_utf8(body).is_err() {
-        return Err(Fault::Utf8);
-    }
-    let mut scanner = Scanner::tolerant(body);
-    if scanner.peek()? != Kind::Object {
-        scanner.skip()?;
-        return scanner.end().and(Err(Fault::Type));
-    }
+    let mut scanner = request_body::begin(body)?;
     let start = scanner.at();
     // Replies always report their usage.
     let mut request = Request { choices: 1, include_usage: true, ..Request::default() };
