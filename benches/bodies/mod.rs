@@ -15,14 +15,18 @@ const MARK: &str = "00000000";
 pub enum Api {
     Chat,
     Responses,
+    Messages,
 }
 
 impl Api {
+    pub const ALL: [Self; 3] = [Self::Chat, Self::Responses, Self::Messages];
+
     /// Where requests go.
     pub fn path(self) -> &'static str {
         match self {
             Self::Chat => "/v1/chat/completions",
             Self::Responses => "/v1/responses",
+            Self::Messages => "/v1/messages",
         }
     }
 }
@@ -70,16 +74,10 @@ pub fn conversation(size: usize, results: usize, stream: bool) -> Body {
     of_api(Api::Chat, size, results, stream)
 }
 
-/// The same by either API. Of the Responses API it is stateless.
+/// The same by any API. Of the Responses API it is stateless.
 pub fn of_api(api: Api, size: usize, results: usize, stream: bool) -> Body {
     let mut text = Text(0x9E37_79B9_7F4A_7C15);
-    let list = match api {
-        Api::Chat => r#""messages":["#,
-        Api::Responses => r#""store":false,"input":["#,
-    };
-    let mut json = format!(r#"{{"model":"gpt-4.1-mini","temperature":0.2,"stream":{stream},{list}"#);
-    let system = if results == 0 { 200 } else { 1500 };
-    message(&mut json, "system", &text.prose(system));
+    let mut json = begin(api, stream, &text.prose(if results == 0 { 200 } else { 1500 }));
     if results == 0 {
         let rest = (size - 2).saturating_sub(json.len() + r#",{"role":"user","content":"00000000"}"#.len());
         message(&mut json, "user", &text.prose(rest));
@@ -102,7 +100,7 @@ pub fn of_api(api: Api, size: usize, results: usize, stream: bool) -> Body {
         }
         message(&mut json, "user", "and now?");
     }
-    ended(api, json, results > 0)
+    end(api, json, results > 0)
 }
 
 /// A request that goes on from the upstream's reply of [`RESPONSE_ID`].
@@ -110,21 +108,20 @@ pub fn continued() -> Body {
     let mut text = Text(17);
     let mut json = format!(r#"{{"model":"gpt-4.1-mini","previous_response_id":"{RESPONSE_ID}","input":["#);
     message(&mut json, "user", &text.prose(400));
-    ended(Api::Responses, json, true)
+    end(Api::Responses, json, true)
 }
 
 /// An agent at work: in one turn ten calls with short results, one whose result has so many bytes, and `then` short
 /// ones.
-pub fn with_long_result(bytes: usize, then: usize) -> Body {
+pub fn with_long_result(api: Api, bytes: usize, then: usize) -> Body {
     let mut text = Text(13);
-    let mut json = r#"{"model":"gpt-4.1-mini","messages":["#.to_owned();
-    message(&mut json, "system", &text.prose(1500));
+    let mut json = begin(api, false, &text.prose(1500));
     message(&mut json, "user", &text.prose(80));
     for at in 0..11 + then {
         let content = if at == 10 { text.code(bytes) } else { text.prose(2000) };
-        exchange(Api::Chat, &mut json, at, text.word(), &content);
+        exchange(api, &mut json, at, text.word(), &content);
     }
-    ended(Api::Chat, json, true)
+    end(api, json, true)
 }
 
 /// The kinds of [`bloated`] results.
@@ -177,6 +174,29 @@ pub fn event(delta: &str, finish: &str) -> Vec<u8> {
     .into_bytes()
 }
 
+/// A whole reply of about 1 KB.
+pub fn reply(api: Api) -> String {
+    const TEXT: &str = "An answer of some length that a model might give to a question. An answer of some length that a \
+                        model might give to a question. An answer of some length that a model might give to a question.";
+    let text = TEXT.repeat(3);
+    match api {
+        Api::Chat => format!(
+            r#"{{"id":"chatcmpl-B9MBs8CjcvOU2jLn4n570S5qMJKcT","object":"chat.completion","created":1741569952,"model":"gpt-4o-mini-2024-07-18","choices":[{{"index":0,"message":{{"role":"assistant","content":"{text}","refusal":null,"annotations":[]}},"logprobs":null,"finish_reason":"stop"}}],"usage":{{"prompt_tokens":19,"completion_tokens":10,"total_tokens":29,"prompt_tokens_details":{{"cached_tokens":0,"audio_tokens":0}},"completion_tokens_details":{{"reasoning_tokens":0}}}},"service_tier":"default","system_fingerprint":"fp_06737a9306"}}"#
+        ),
+        Api::Responses => response("completed", &text_item(TEXT), 100),
+        Api::Messages => whole_message(&format!(r#"{{"type":"text","text":"{text}"}}"#), r#""end_turn""#),
+    }
+}
+
+/// A streamed reply of text: so many events in all. Those of a response's life hold `instructions` of so many bytes.
+pub fn stream(api: Api, events: usize, instructions: usize) -> Vec<Vec<u8>> {
+    match api {
+        Api::Chat => text_stream(events - 2),
+        Api::Responses => response_stream(events, instructions),
+        Api::Messages => message_stream(events),
+    }
+}
+
 /// A streamed reply of so many chunks of text, and its end.
 pub fn text_stream(chunks: usize) -> Vec<Vec<u8>> {
     let mut text = Text(3);
@@ -204,14 +224,42 @@ fn text_item(text: &str) -> String {
     )
 }
 
-/// A whole reply of the Responses API with this text.
-pub fn whole_response(text: &str) -> String {
-    response("completed", &text_item(text), 100)
+/// A message of the Messages API with this `content`.
+fn whole_message(content: &str, stop_reason: &str) -> String {
+    format!(
+        r#"{{"id":"msg_01XFDUDYJgAACzvnptvVoYEL","type":"message","role":"assistant","model":"claude-sonnet-4-5-20250929","content":[{content}],"stop_reason":{stop_reason},"stop_sequence":null,"usage":{{"input_tokens":19,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"cache_creation":{{"ephemeral_5m_input_tokens":0,"ephemeral_1h_input_tokens":0}},"output_tokens":10,"service_tier":"standard"}}}}"#
+    )
+}
+
+/// A streamed reply of the Messages API: so many events in all.
+fn message_stream(events: usize) -> Vec<Vec<u8>> {
+    let mut text = Text(3);
+    let event = |kind: &str, members: &str| {
+        format!("event: {kind}\ndata: {{\"type\":\"{kind}\"{members}}}\n\n").into_bytes()
+    };
+    let mut all = vec![
+        event("message_start", &format!(r#","message":{}"#, whole_message("", "null"))),
+        event("content_block_start", r#","index":0,"content_block":{"type":"text","text":""}"#),
+        event("ping", ""),
+    ];
+    all.extend((6..events).map(|_| {
+        let delta = format!(r#","index":0,"delta":{{"type":"text_delta","text":" {}"}}"#, text.word());
+        event("content_block_delta", &delta)
+    }));
+    all.extend([
+        event("content_block_stop", r#","index":0"#),
+        event(
+            "message_delta",
+            r#","delta":{"stop_reason":"end_turn","stop_sequence":null},"usage":{"output_tokens":194}"#,
+        ),
+        event("message_stop", ""),
+    ]);
+    all
 }
 
 /// A streamed reply of the Responses API: so many events in all, of which those of the response's life hold
 /// `instructions` of so many bytes.
-pub fn response_stream(events: usize, instructions: usize) -> Vec<Vec<u8>> {
+fn response_stream(events: usize, instructions: usize) -> Vec<Vec<u8>> {
     let mut text = Text(3);
     let mut number = 0;
     let mut event = |kind: &str, members: &str| {
@@ -267,6 +315,21 @@ pub fn call_stream(chunks: usize) -> Vec<Vec<u8>> {
 /// Some tools, as agents declare them with every request.
 const TOOLS: &str = r#","tools":[{"type":"function","function":{"name":"readFile","description":"Reads a file of the project and gives its lines with their numbers.","parameters":{"type":"object","properties":{"path":{"type":"string","description":"Relative to the project."},"limit":{"type":"integer","minimum":1}},"required":["path"],"additionalProperties":false}}},{"type":"function","function":{"name":"listFolder","description":"Lists a folder.","parameters":{"type":"object","properties":{"path":{"type":"string"},"limit":{"type":"integer"}},"required":["path"]}}},{"type":"function","function":{"name":"findText","description":"Finds a text in all files.","parameters":{"type":"object","properties":{"path":{"type":"string"},"limit":{"type":"integer"}},"required":["path"]}}}]"#;
 
+/// A request up to its instructions.
+fn begin(api: Api, stream: bool, system: &str) -> String {
+    let mut json = format!(r#"{{"model":"gpt-4.1-mini","temperature":0.2,"stream":{stream},"#);
+    match api {
+        Api::Chat => json.push_str(r#""messages":["#),
+        Api::Responses => json.push_str(r#""store":false,"input":["#),
+        Api::Messages => {
+            let _ = write!(json, r#""max_tokens":4096,"system":"{MARK}{system}","messages":["#);
+            return json;
+        }
+    }
+    message(&mut json, "system", system);
+    json
+}
+
 fn message(json: &mut String, role: &str, content: &str) {
     let comma = if json.ends_with('[') { "" } else { "," };
     let _ = write!(json, r#"{comma}{{"role":"{role}","content":"{MARK}{content}"}}"#);
@@ -275,21 +338,26 @@ fn message(json: &mut String, role: &str, content: &str) {
 /// A call and its result; three tools take turns.
 fn exchange(api: Api, json: &mut String, at: usize, file: &str, content: &str) {
     let tool = ["readFile", "listFolder", "findText"][at % 3];
-    let arguments = format!(r#"{{\"path\":\"src/{MARK}/{file}.rs\",\"limit\":{at}}}"#);
+    let arguments = format!(r#"{{"path":"src/{MARK}/{file}.rs","limit":{at}}}"#);
+    let text = arguments.replace('"', r#"\""#);
     let id = format!("call_{MARK}_{at}");
     let _ = match api {
         Api::Chat => write!(
             json,
-            r#",{{"role":"assistant","content":null,"tool_calls":[{{"id":"{id}","type":"function","function":{{"name":"{tool}","arguments":"{arguments}"}}}}]}},{{"role":"tool","tool_call_id":"{id}","content":"{MARK}{content}"}}"#,
+            r#",{{"role":"assistant","content":null,"tool_calls":[{{"id":"{id}","type":"function","function":{{"name":"{tool}","arguments":"{text}"}}}}]}},{{"role":"tool","tool_call_id":"{id}","content":"{MARK}{content}"}}"#,
         ),
         Api::Responses => write!(
             json,
-            r#",{{"type":"function_call","id":"fc_{MARK}_{at}","call_id":"{id}","name":"{tool}","arguments":"{arguments}","status":"completed"}},{{"type":"function_call_output","call_id":"{id}","output":"{MARK}{content}"}}"#,
+            r#",{{"type":"function_call","id":"fc_{MARK}_{at}","call_id":"{id}","name":"{tool}","arguments":"{text}","status":"completed"}},{{"type":"function_call_output","call_id":"{id}","output":"{MARK}{content}"}}"#,
+        ),
+        Api::Messages => write!(
+            json,
+            r#",{{"role":"assistant","content":[{{"type":"tool_use","id":"{id}","name":"{tool}","input":{arguments}}}]}},{{"role":"user","content":[{{"type":"tool_result","tool_use_id":"{id}","content":"{MARK}{content}"}}]}}"#,
         ),
     };
 }
 
-fn ended(api: Api, mut json: String, has_tools: bool) -> Body {
+fn end(api: Api, mut json: String, has_tools: bool) -> Body {
     json.push(']');
     if has_tools {
         json.push_str(&tools(api));
@@ -299,11 +367,13 @@ fn ended(api: Api, mut json: String, has_tools: bool) -> Body {
     Body { api, bytes: json.into_bytes(), marks }
 }
 
-/// The declared tools: of the Responses API without the object around each function.
+/// The declared tools: only chat completions have an object around each function.
 fn tools(api: Api) -> String {
+    let bare = || TOOLS.replace(r#""function":{"#, "").replace("}}}", "}}");
     match api {
         Api::Chat => TOOLS.to_owned(),
-        Api::Responses => TOOLS.replace(r#""function":{"#, "").replace("}}}", "}}"),
+        Api::Responses => bare(),
+        Api::Messages => bare().replace(r#""type":"function","#, "").replace("parameters", "input_schema"),
     }
 }
 

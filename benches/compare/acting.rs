@@ -1,7 +1,7 @@
 //! The cost of acting: a result of 60 KB is cut and a notice added, compared with the same bodies under limits so wide
 //! that nothing acts. Otherwise both run the shipped policies.
 
-use super::bodies::{self, Body};
+use super::bodies::{self, Api, Body};
 use super::load::Freshness::{Cold, Warm};
 use super::subject::{SHIPPED, Subject, Way, bare};
 use super::table::requests;
@@ -51,7 +51,7 @@ pub async fn measured(program: &str, folder: &Path, upstream: SocketAddr, number
 
 /// A request with the long result, followed by `then` short ones.
 pub fn body(then: usize) -> Body {
-    bodies::with_long_result(RESULT_BYTES, then)
+    bodies::with_long_result(Api::Chat, RESULT_BYTES, then)
 }
 
 /// The shipped configuration under other limits.

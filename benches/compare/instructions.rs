@@ -2,7 +2,7 @@
 //! kept as a file in the repository so that a regression shows in review. Does not cover caches or the kernel.
 
 use super::acting::{Limits, TIGHT, WIDE};
-use super::bodies::Api::{self, Responses};
+use super::bodies::Api::{self, Messages, Responses};
 use super::load::Freshness::{Cold, Warm};
 use super::load::{Freshness, Load, Plan};
 use super::subject::{self, Subject, Way, bare};
@@ -83,7 +83,7 @@ const KB: usize = 1 << 10;
 const OFF: Option<&str> = Some("off");
 const ENFORCE: Option<&str> = Some("enforce");
 
-const CASES: [Case; 25] = [
+const CASES: [Case; 31] = [
     case("hyper alone 1 KB", None, (KB, 0), 200),
     Case { is_stream: true, ..case("hyper alone stream, per chunk", None, (KB, 0), 4) },
     case("relayed 1 KB", OFF, (KB, 0), 200),
@@ -103,11 +103,29 @@ const CASES: [Case; 25] = [
     Case { is_stream: true, ..case("governed stream, per chunk", ENFORCE, (KB, 0), 4) },
     Case { api: Responses, ..case("governed Responses 1 KB", ENFORCE, (KB, 0), 200) },
     Case { api: Responses, ..case("governed Responses 32 KB", ENFORCE, (32 * KB, 10), 200) },
+    Case {
+        api: Responses,
+        freshness: Cold,
+        ..case("governed Responses 32 KB, first sight", ENFORCE, (32 * KB, 10), 200)
+    },
     Case { api: Responses, ..case("governed Responses 1 MB", ENFORCE, (1024 * KB, 200), 20) },
     Case {
         api: Responses,
         is_stream: true,
         ..case("governed Responses stream, per event", ENFORCE, (KB, 0), 4)
+    },
+    Case { api: Messages, ..case("governed Messages 1 KB", ENFORCE, (KB, 0), 200) },
+    Case { api: Messages, ..case("governed Messages 32 KB", ENFORCE, (32 * KB, 10), 200) },
+    Case {
+        api: Messages,
+        freshness: Cold,
+        ..case("governed Messages 32 KB, first sight", ENFORCE, (32 * KB, 10), 200)
+    },
+    Case { api: Messages, ..case("governed Messages 1 MB", ENFORCE, (1024 * KB, 200), 20) },
+    Case {
+        api: Messages,
+        is_stream: true,
+        ..case("governed Messages stream, per event", ENFORCE, (KB, 0), 4)
     },
     Case { long: Some((WIDE, 0)), ..case("60 KB result, new", ENFORCE, (0, 0), 100) },
     Case { long: Some((TIGHT, 0)), ..case("60 KB result, new, cut + notice", ENFORCE, (0, 0), 100) },

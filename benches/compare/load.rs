@@ -2,7 +2,7 @@
 //! is answered.
 
 use super::CHUNKS;
-use super::bodies::Body;
+use super::bodies::{Api, Body};
 use super::upstream::{IDLE, STREAM_HEADER, number, permits, written_before};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -160,9 +160,15 @@ pub async fn open_streams(port: u16, body: &Body, count: usize) -> Vec<TcpStream
 pub fn head(body: &Body, stream: Option<usize>) -> String {
     let (path, length) = (body.api.path(), body.bytes.len());
     let stream = stream.map_or_else(String::new, |client| format!("{STREAM_HEADER}: {client}\r\n"));
-    // As the official Python client sends them.
+    // As the official Python clients send them.
+    let (client, credential) = match body.api {
+        Api::Messages => {
+            ("Anthropic/Python 0.75.0", "anthropic-version: 2023-06-01\r\nx-api-key: sk-0123456789")
+        }
+        Api::Chat | Api::Responses => ("OpenAI/Python 1.99.1", "authorization: Bearer sk-0123456789"),
+    };
     format!(
-        "POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\naccept-encoding: gzip, deflate\r\nconnection: keep-alive\r\naccept: application/json\r\ncontent-type: application/json\r\nuser-agent: OpenAI/Python 1.99.1\r\nx-stainless-lang: python\r\nx-stainless-package-version: 1.99.1\r\nx-stainless-os: Linux\r\nx-stainless-arch: x64\r\nx-stainless-runtime: CPython\r\nx-stainless-runtime-version: 3.12.3\r\nauthorization: Bearer sk-0123456789\r\nx-stainless-async: false\r\nx-stainless-retry-count: 0\r\nx-stainless-read-timeout: 600\r\n{stream}content-length: {length}\r\n\r\n"
+        "POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\naccept-encoding: gzip, deflate\r\nconnection: keep-alive\r\naccept: application/json\r\ncontent-type: application/json\r\nuser-agent: {client}\r\nx-stainless-lang: python\r\nx-stainless-package-version: 1.99.1\r\nx-stainless-os: Linux\r\nx-stainless-arch: x64\r\nx-stainless-runtime: CPython\r\nx-stainless-runtime-version: 3.12.3\r\n{credential}\r\nx-stainless-async: false\r\nx-stainless-retry-count: 0\r\nx-stainless-read-timeout: 600\r\n{stream}content-length: {length}\r\n\r\n"
     )
 }
 

@@ -1,7 +1,7 @@
 //! A minimal upstream: reads a request by its length and answers with a fixed reply, or streams chunks, each after the
 //! client has seen the previous one. Understands HTTP/1.1 as far as the subjects write it.
 
-use super::bodies;
+use super::bodies::{self, Api};
 use std::cell::Cell;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -53,7 +53,7 @@ pub async fn start() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
-        let replies = Arc::new([reply(), whole(&bodies::whole_response(TEXT))]);
+        let replies = Arc::new(Api::ALL.map(|api| whole(&bodies::reply(api))));
         loop {
             let (socket, _) = listener.accept().await.unwrap();
             socket.set_nodelay(true).unwrap();
@@ -64,7 +64,7 @@ pub async fn start() -> SocketAddr {
     address
 }
 
-async fn serve(mut socket: TcpStream, [chat, response]: &[Vec<u8>; 2]) -> Option<()> {
+async fn serve(mut socket: TcpStream, replies: &[Vec<u8>; 3]) -> Option<()> {
     let mut buffer = vec![0; 256 * 1024];
     let mut filled = 0;
     loop {
@@ -80,28 +80,25 @@ async fn serve(mut socket: TcpStream, [chat, response]: &[Vec<u8>; 2]) -> Option
         };
         let length = number(&buffer[..head], "content-length").unwrap_or(0);
         let stream = number(&buffer[..head], STREAM_HEADER);
-        let is_response = buffer.starts_with(b"POST /v1/responses");
+        let asked = |api: &Api| buffer.starts_with(format!("POST {} ", api.path()).as_bytes());
+        let api = Api::ALL.into_iter().position(|api| asked(&api)).unwrap_or(0);
         let mut body = filled - head;
         while body < length {
             body += nonzero(socket.read(&mut buffer).await.ok()?)?;
         }
         filled = 0;
         match stream {
-            Some(client) => write_stream(&mut socket, client, is_response).await?,
-            None => socket.write_all(if is_response { response } else { chat }).await.ok()?,
+            Some(client) => write_stream(&mut socket, client, Api::ALL[api]).await?,
+            None => socket.write_all(&replies[api]).await.ok()?,
         }
     }
 }
 
-async fn write_stream(socket: &mut TcpStream, client: usize, is_response: bool) -> Option<()> {
+async fn write_stream(socket: &mut TcpStream, client: usize, api: Api) -> Option<()> {
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
     socket.write_all(head.as_bytes()).await.ok()?;
     let instructions = INSTRUCTIONS.load(Ordering::Relaxed);
-    let events = match is_response {
-        true => bodies::response_stream(super::CHUNKS, instructions),
-        false => bodies::text_stream(super::CHUNKS - 2),
-    };
-    for event in events {
+    for event in bodies::stream(api, super::CHUNKS, instructions) {
         let chunk = [format!("{:x}\r\n", event.len()).as_bytes(), &event, b"\r\n"].concat();
         LAST_WRITTEN.set(Some(Instant::now()));
         socket.write_all(&chunk).await.ok()?;
@@ -112,19 +109,6 @@ async fn write_stream(socket: &mut TcpStream, client: usize, is_response: bool) 
         }
     }
     socket.write_all(b"0\r\n\r\n").await.ok()
-}
-
-/// The text of whole replies.
-const TEXT: &str = "An answer of some length that a model might give to a question. An answer of some length that a \
-                    model might give to a question. An answer of some length that a model might give to a question.";
-
-/// A chat completion of about 1 KB.
-fn reply() -> Vec<u8> {
-    let text = TEXT.repeat(3);
-    let body = format!(
-        r#"{{"id":"chatcmpl-B9MBs8CjcvOU2jLn4n570S5qMJKcT","object":"chat.completion","created":1741569952,"model":"gpt-4o-mini-2024-07-18","choices":[{{"index":0,"message":{{"role":"assistant","content":"{text}","refusal":null,"annotations":[]}},"logprobs":null,"finish_reason":"stop"}}],"usage":{{"prompt_tokens":19,"completion_tokens":10,"total_tokens":29,"prompt_tokens_details":{{"cached_tokens":0,"audio_tokens":0}},"completion_tokens_details":{{"reasoning_tokens":0}}}},"service_tier":"default","system_fingerprint":"fp_06737a9306"}}"#
-    );
-    whole(&body)
 }
 
 fn whole(body: &str) -> Vec<u8> {
