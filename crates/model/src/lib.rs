@@ -163,6 +163,11 @@ impl<'a> View<'a> {
         &self.transcript.identity
     }
 
+    /// The item at another position of its conversation.
+    pub fn other(&self, index: usize) -> Self {
+        self.transcript.view(index)
+    }
+
     /// See [`Transcript::token_factor`].
     pub fn token_factor(&self) -> u32 {
         self.transcript.token_factor

@@ -42,17 +42,17 @@ mod turn;
 mod words;
 
 use super::about::{About, NO_LIMITS, list_tools};
-use super::pattern::{Pattern, any_near};
+use super::pattern::Pattern;
 use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy};
 use model::calls::Call;
 use model::outcome::{Answer, Emptiness, has_failed, is_empty, is_silent, says_running};
 use model::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
-use model::{Event, ToolResult};
+use model::{Event, ToolResult, View};
 use near::Worded;
 use serde::Deserialize;
-use std::sync::Arc;
-use trail::{Kind, Next};
+use std::sync::{Arc, OnceLock};
+use trail::{ActingTools, ComparedCall, Kind, Next, Trail};
 use turn::{Made, Turn};
 
 /// See the module.
@@ -223,12 +223,12 @@ impl Policy for Loops {
             Event::Call(call) => self.add_call(call, turn),
             Event::Result(result) => self.add_result(result, turn),
             Event::ResultsComplete(view) => {
-                if turn.complete_reply(view.sources()) {
+                if turn.complete_reply(view, &self.quiet) {
                     self.tell(turn, plan);
                 }
             }
             Event::System(view) | Event::User(view) => {
-                if turn.add_following(view) {
+                if turn.add_following(view, &self.quiet) {
                     self.tell(turn, plan);
                 }
             }
@@ -276,40 +276,48 @@ impl Loops {
         if self.strict && !self.is_exempt(&call.name) {
             turn.count(&call.name, call.arguments);
         }
-        // Only calls that are compared with others of their tool are looked at so closely.
-        let is_compared = turn.progress.trail.knows_tool(&call.name)
-            || turn.reply.iter().rev().take(trail::LONGEST).any(|made| made.tool == call.name);
-        let acts = is_compared && turn.acts(&call.name, || any_near(&self.quiet, &call.name));
-        turn.reply.push(Made {
-            tool: call.name.to_string(),
+        let is_exempt = self.is_exempt(&call.name);
+        let call = ComparedCall {
+            tool: turn.share_name(&call.name),
             arguments: call.arguments,
-            text: Some(Arc::new(Worded::new(Arc::clone(&call.written_arguments)))),
+            text: Worded::new(Arc::clone(&call.written_arguments)),
             released_ms: call.released_ms,
-            acts,
-            is_exempt: self.is_exempt(&call.name),
-            answer: None,
-        });
+            answer: Answer::default(),
+            message: 0,
+            kind: Kind::Useful,
+            runs: OnceLock::new(),
+        };
+        turn.reply.push(Made { call, is_exempt, is_answered: false });
     }
 
     fn add_result(&self, result: &ToolResult<'_>, turn: &mut Turn) {
-        let view = &result.view;
         for call in result.call.into_iter().flat_map(Call::as_made) {
             let Some(made) = turn.reply.get_mut(call.position) else { return };
-            let counts_empty = self.empty > 0 || self.empty_block > 0;
-            let is_quiet = || is_silent(view) && any_near(&self.quiet, &made.tool);
-            let trail = &turn.progress.trail;
-            let is_empty = counts_empty && is_empty(view, &self.words) && !is_quiet();
-            let kind = if (is_empty || trail.knows_tool(&made.tool)) && says_running(view) {
-                Kind::Running
-            } else if is_empty {
-                Kind::Empty
-            } else if trail.knows(&made.tool, made.arguments) && has_failed(view) {
-                Kind::Failed
-            } else {
-                Kind::Useful
-            };
-            made.answer = Some((Answer::of(view), kind));
+            made.is_answered = true;
+            if !made.is_exempt {
+                let acting = ActingTools { patterns: &self.quiet, known: &mut turn.acting };
+                self.answer(&mut made.call, &result.view, &turn.progress.trail, acting);
+            }
         }
+    }
+
+    /// Adds its result to a call.
+    fn answer(&self, call: &mut ComparedCall, view: &View<'_>, trail: &Trail, mut acting: ActingTools<'_>) {
+        let counts_empty = self.empty > 0 || self.empty_block > 0;
+        let is_empty =
+            counts_empty && is_empty(view, &self.words) && !(is_silent(view) && acting.contains(&call.tool));
+        let may_run = is_empty || trail.known_tool(&call.tool).is_some();
+        let is_known = may_run && trail.knows(&call.tool, call.arguments);
+        // Others that may run are looked at where they repeat a result. A block of a second call tells of one result alone.
+        let is_told = is_empty || is_known || self.block == 2;
+        let runs = (is_told || !may_run).then(|| may_run && says_running(view));
+        (call.answer, call.message) = (Answer::of(view), view.index);
+        call.runs = runs.map_or_else(OnceLock::new, OnceLock::from);
+        call.kind = match () {
+            () if is_empty => Kind::Empty,
+            () if is_known && runs != Some(true) && has_failed(view) => Kind::Failed,
+            () => Kind::Useful,
+        };
     }
 
     /// Gives a notice of the cycle that the model is in: when it becomes one, before its last round, and at intervals
@@ -392,12 +400,15 @@ impl Emptiness for Nothing {
 
 #[cfg(test)]
 mod tests {
-    use super::super::cases::{policy, read};
+    use super::super::cases::{policy, read, somebody};
     use super::*;
-    use crate::set::{Judge, Rule};
+    use crate::set::{Judge, PolicySet, Rule};
+    use model::identity::Hash;
+    use model::memo::{DerivedValue, Memo};
     use model::plan::Change;
     use model::testing::{SampleItem, SampleRequest, assistant, call, reply, result, user};
     use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     /// A call as its tool and arguments, and its result.
     type Pair = (&'static str, &'static str, &'static str);
@@ -454,6 +465,33 @@ mod tests {
 
     fn allowed(table: &str, messages: &[SampleItem], calls: &[Pair]) -> Vec<bool> {
         reasons(table, messages, calls).iter().map(Option::is_none).collect()
+    }
+
+    /// Counts what is looked up.
+    #[derive(Default)]
+    struct CountingMemo(AtomicUsize);
+
+    impl Memo for CountingMemo {
+        fn find(&self, _key: Hash) -> Option<DerivedValue> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            None
+        }
+
+        fn keep(&self, _key: Hash, _value: DerivedValue, _weight: usize) {}
+    }
+
+    #[test]
+    fn only_results_that_repeat_one_are_asked_whether_something_runs() {
+        let pending = ("status", r#"{"job":1}"#, r#"{"status":"pending","steps":["build","test"]}"#);
+        let other = ("status", r#"{"job":2}"#, "all builds of the night are listed below");
+        for (pairs, asked) in [(vec![pending, other], 0), (vec![pending, pending, other], 1)] {
+            let (request, memo) = (SampleRequest::new(&one_by_one(&pairs)), Arc::new(CountingMemo::default()));
+            let identity = somebody();
+            let mut transcript = request.transcript(&identity);
+            transcript.memo = Arc::clone(&memo) as Arc<dyn Memo>;
+            PolicySet::new(vec![policy::<Loops>("")]).read(&transcript);
+            assert_eq!(memo.0.load(Ordering::Relaxed), asked, "{pairs:?}");
+        }
     }
 
     #[test]

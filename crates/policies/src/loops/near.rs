@@ -14,10 +14,10 @@ use std::sync::{Arc, OnceLock};
 const LONGEST: usize = 2_000;
 
 /// Arguments, as they are compared. Read at the first comparison, and once.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Worded {
     written: Arc<WrittenArguments>,
-    words: OnceLock<Option<Words>>,
+    words: OnceLock<Option<Box<Words>>>,
 }
 
 /// How far two different arguments ask for the same. A greater one is a greater difference.
@@ -35,7 +35,7 @@ pub enum Nearness {
 }
 
 /// What arguments say, whatever their form.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Words {
     /// The length of the arguments as they are written, in bytes.
     bytes: usize,
@@ -62,7 +62,7 @@ impl Worded {
 
     /// `None` where they are not compared.
     pub fn words(&self) -> Option<&Words> {
-        self.words.get_or_init(|| Words::of(&self.written.text())).as_ref()
+        self.words.get_or_init(|| Words::of(&self.written.text()).map(Box::new)).as_deref()
     }
 }
 

@@ -3,33 +3,84 @@
 //! decide.
 
 use super::near::{Nearness, Worded, Words};
+use crate::pattern::{Pattern, any_near};
+use model::View;
 use model::identity::Hash;
-use model::outcome::{Answer, Following, Likeness};
+use model::outcome::{Answer, Following, Likeness, says_running};
 pub use model::plan::work::step;
 use model::source::SourceBytes;
+use smallvec::SmallVec;
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The longest cycle over single steps.
 pub const LONGEST: usize = 3;
 
-/// One call and its result.
+/// One call and its result, with what followed.
 #[derive(Clone, Debug)]
 pub struct Step {
-    pub tool: String,
+    pub call: Arc<ComparedCall>,
+    /// What the client sent after the results of its reply.
+    pub following: Arc<Following>,
+    /// See [`Self::kind`].
+    found: Kind,
+}
+
+/// One call and its result.
+#[derive(Clone, Debug)]
+pub struct ComparedCall {
+    pub tool: Arc<str>,
     /// The hash of its canonical arguments.
     pub arguments: Hash,
     /// Its arguments as they are written, to be compared by their words.
-    pub text: Option<Arc<Worded>>,
-    pub answer: Answer,
-    /// What the client sent after the results of its reply.
-    pub following: Arc<Following>,
-    pub kind: Kind,
-    /// Its tool acts, so that equal results for other arguments may each be something done.
-    pub acts: bool,
+    pub text: Worded,
     /// When the call was handed out, in ms since the epoch, where that is known.
     pub released_ms: Option<u64>,
+    pub answer: Answer,
+    /// The position of the result.
+    pub message: usize,
+    /// The kind of its result, but for [`Kind::Running`].
+    pub kind: Kind,
+    /// What it reports on still runs; found out where that matters.
+    pub runs: OnceLock<bool>,
+}
+
+/// What is found out only of steps that repeat.
+pub struct Details<'a> {
+    /// An item of the conversation, to find the others by.
+    pub view: View<'a>,
+    pub tools: ActingTools<'a>,
+}
+
+/// Tools that act, so that equal results for other arguments may each be something done.
+pub struct ActingTools<'a> {
+    /// Names and patterns of them.
+    pub patterns: &'a [Pattern],
+    /// The answers so far: there are many patterns.
+    pub known: &'a mut HashMap<Arc<str>, bool>,
+}
+
+impl ActingTools<'_> {
+    /// Whether the tool acts.
+    pub fn contains(&mut self, tool: &Arc<str>) -> bool {
+        if let Some(acts) = self.known.get(tool) {
+            return *acts;
+        }
+        let acts = any_near(self.patterns, tool);
+        self.known.insert(Arc::clone(tool), acts);
+        acts
+    }
+}
+
+impl<'a> Details<'a> {
+    fn sources(&self) -> SourceBytes<'a> {
+        self.view.sources()
+    }
+
+    fn runs(&self, call: &ComparedCall) -> bool {
+        *call.runs.get_or_init(|| says_running(&self.view.other(call.message)))
+    }
 }
 
 /// A call that is compared with those of a cycle.
@@ -154,16 +205,33 @@ pub struct Cycle<'a> {
 #[derive(Clone, Debug, Default)]
 pub struct Trail {
     /// At most [`LONGEST`], the newest last.
-    recent: Vec<Step>,
+    recent: SmallVec<[Step; LONGEST]>,
     /// For cycles of 1, 2 and 3 steps.
     streaks: [Streak; LONGEST],
-    /// The steps of the last reply, if it made more calls than the longest cycle over single steps has.
-    reply: Vec<Step>,
-    /// The tools of its calls by their arguments.
-    calls: HashMap<Hash, HashSet<String>>,
-    /// The tools of its calls.
-    tools: HashSet<String>,
+    /// The last reply, if it made more calls than the longest cycle over single steps has.
+    reply: Option<Arc<LongReply>>,
     replies: Streak,
+}
+
+/// A reply of many calls.
+#[derive(Debug, Default)]
+struct LongReply {
+    steps: SmallVec<[Step; 1]>,
+    /// The tools of its calls by their arguments.
+    calls: HashMap<Hash, HashSet<Arc<str>>>,
+    /// The tools of its calls.
+    tools: HashSet<Arc<str>>,
+}
+
+impl LongReply {
+    fn new(steps: SmallVec<[Step; 1]>) -> Self {
+        let tools = steps.iter().map(|step| Arc::clone(&step.call.tool)).collect();
+        let mut calls: HashMap<Hash, HashSet<Arc<str>>> = HashMap::new();
+        for step in &steps {
+            calls.entry(step.call.arguments).or_default().insert(Arc::clone(&step.call.tool));
+        }
+        Self { steps, calls, tools }
+    }
 }
 
 /// How long something has repeated.
@@ -181,37 +249,17 @@ struct Streak {
     noticed: usize,
 }
 
-impl Step {
+impl ComparedCall {
     fn is_call(&self, tool: &str, arguments: Hash) -> bool {
         step();
-        self.arguments == arguments && self.tool == tool
+        self.arguments == arguments && *self.tool == *tool
     }
 
-    fn nearness(&self, other: Option<&Words>) -> Option<Nearness> {
-        self.text.as_ref()?.nearness(other)
-    }
-
-    /// How this step repeats the step `before`, if it does.
-    fn repeats(&self, before: &Self, sources: SourceBytes<'_>) -> Option<Manner> {
-        step();
-        if self.tool != before.tool {
-            return None;
-        }
-        let alike = match self.answer.likeness(&before.answer, sources) {
-            Likeness::None | Likeness::ButForNumbers if self.echoes(before, sources) => Likeness::ButForMarks,
-            alike => alike,
-        };
-        let results = match alike {
-            Likeness::None => return None,
-            alike => alike.min(self.following.likeness(&before.following, sources)),
-        };
-        let arguments = match results {
-            Likeness::None => return None,
-            _ if self.arguments == before.arguments => Arguments::Equal,
-            Likeness::ButForNumbers => return None,
-            _ => self.other_arguments(before, results)?,
-        };
-        Some(Manner { arguments, results, waits: self.pace(before) })
+    /// How fast it asks again about what the call `before` asked about.
+    fn pace(&self, before: &Self) -> Pace {
+        let times = self.released_ms.zip(before.released_ms);
+        let is_slow = times.is_some_and(|(at_ms, before_ms)| at_ms.saturating_sub(before_ms) >= PACE_MS);
+        if is_slow { Pace::Slow } else { Pace::Quick }
     }
 
     /// Whether the results differ in the counts of the arguments alone, which they repeat.
@@ -223,52 +271,91 @@ impl Step {
         {
             return false;
         }
-        let words = |step: &Self| step.text.clone();
-        let (Some(own), Some(other)) = (words(self), words(before)) else { return false };
-        let (Some(own), Some(other)) = (own.words(), other.words()) else { return false };
+        let (Some(own), Some(other)) = (self.text.words(), before.text.words()) else { return false };
         let counts: Vec<(i64, i64)> = own.counts_beside(other).collect();
         !counts.is_empty() && self.answer.is_equal_but_for(&before.answer, &counts, sources)
     }
 
-    /// How this step with other arguments than those of the step `before`, but an equal result, repeats it.
-    fn other_arguments(&self, before: &Self, results: Likeness) -> Option<Arguments> {
+    /// How this call with other arguments than those of the call `before`, but an equal result, repeats it.
+    fn other_arguments(
+        &self,
+        before: &Self,
+        results: Likeness,
+        tools: &mut ActingTools<'_>,
+    ) -> Option<Arguments> {
         let is_substantial = results == Likeness::Equal && self.answer.bytes() >= SUBSTANCE;
-        let nearness = self.nearness(before.text.as_deref().and_then(Worded::words));
+        let nearness = self.text.nearness(before.text.words());
         let is_near = match nearness {
             None => false,
             Some(Nearness::Form) => self.answer.bytes() >= CONFIRMATION,
             Some(Nearness::Noise) => true,
-            Some(Nearness::Count) => !self.acts,
-            Some(Nearness::Id) => !self.acts && results == Likeness::Equal && !is_substantial,
+            Some(Nearness::Count) => !tools.contains(&self.tool),
+            Some(Nearness::Id) => {
+                results == Likeness::Equal && !is_substantial && !tools.contains(&self.tool)
+            }
         };
         match nearness.filter(|_| is_near) {
             Some(nearness) => Some(Arguments::Near(nearness)),
             None => is_substantial.then_some(Arguments::Other),
         }
     }
+}
 
-    /// How fast it asks again about what the step `before` asked about, if that still runs.
-    fn pace(&self, before: &Self) -> Option<Pace> {
-        let times = self.released_ms.zip(before.released_ms);
-        let is_slow = times.is_some_and(|(at_ms, before_ms)| at_ms.saturating_sub(before_ms) >= PACE_MS);
-        (self.kind == Kind::Running).then_some(if is_slow { Pace::Slow } else { Pace::Quick })
+impl Step {
+    /// A step of a reply that `following` came after. An empty result is useful where that `shows` something.
+    pub fn new(call: &Arc<ComparedCall>, following: &Arc<Following>, shows: bool) -> Self {
+        let found = if call.kind == Kind::Empty && shows { Kind::Useful } else { call.kind };
+        Self { call: Arc::clone(call), following: Arc::clone(following), found }
+    }
+
+    /// The kind of its result. Whether it runs is known of a step that repeats, and of each that must be told apart before.
+    pub fn kind(&self) -> Kind {
+        if self.call.runs.get() == Some(&true) { Kind::Running } else { self.found }
+    }
+
+    /// How this step repeats the step `before`, if it does.
+    fn repeats(&self, before: &Self, details: &mut Details<'_>) -> Option<Manner> {
+        step();
+        let (call, earlier, sources) = (&*self.call, &*before.call, details.sources());
+        if call.tool != earlier.tool {
+            return None;
+        }
+        let alike = match call.answer.likeness(&earlier.answer, sources) {
+            Likeness::None | Likeness::ButForNumbers if call.echoes(earlier, sources) => {
+                Likeness::ButForMarks
+            }
+            alike => alike,
+        };
+        let results = match alike {
+            Likeness::None => return None,
+            alike => alike.min(self.following.likeness(&before.following, sources)),
+        };
+        let arguments = match results {
+            Likeness::None => return None,
+            _ if call.arguments == earlier.arguments => Arguments::Equal,
+            Likeness::ButForNumbers => return None,
+            _ => call.other_arguments(earlier, results, &mut details.tools)?,
+        };
+        let waits = details.runs(call).then(|| call.pace(earlier));
+        Some(Manner { arguments, results, waits })
     }
 }
 
 impl Cycle<'_> {
     /// Whether a call goes on with the cycle. Arguments that are not known are no arguments of it.
     pub fn goes_on(&self, next: &Next<'_>) -> bool {
-        self.steps.iter().filter(|step| step.tool == next.tool).any(|step| match self.manner.arguments {
+        let mut calls = self.steps.iter().map(|step| &*step.call).filter(|call| *call.tool == *next.tool);
+        calls.any(|call| match self.manner.arguments {
             Arguments::Other => true,
-            _ if next.arguments.is_some_and(|arguments| step.is_call(next.tool, arguments)) => true,
-            Arguments::Near(most) => step.nearness(next.words()).is_some_and(|near| near <= most),
+            _ if next.arguments.is_some_and(|arguments| call.is_call(next.tool, arguments)) => true,
+            Arguments::Near(most) => call.text.nearness(next.words()).is_some_and(|near| near <= most),
             Arguments::Equal => false,
         })
     }
 
     /// Whether any call of the cycle is one of `tool`.
     pub fn has_tool(&self, tool: &str) -> bool {
-        self.steps.iter().any(|step| step.tool == tool)
+        self.steps.iter().any(|step| *step.call.tool == *tool)
     }
 }
 
@@ -280,13 +367,15 @@ impl Trail {
 
     /// Whether a call was made recently, so that it may be part of a cycle.
     pub fn knows(&self, tool: &str, arguments: Hash) -> bool {
-        self.recent.iter().any(|step| step.is_call(tool, arguments))
-            || self.calls.get(&arguments).is_some_and(|tools| tools.contains(tool))
+        let in_reply = |reply: &LongReply| reply.calls.get(&arguments).is_some_and(|it| it.contains(tool));
+        self.recent.iter().any(|step| step.call.is_call(tool, arguments))
+            || self.reply.as_deref().is_some_and(in_reply)
     }
 
-    /// Whether a call of the tool was made recently.
-    pub fn knows_tool(&self, tool: &str) -> bool {
-        self.recent.iter().any(|step| step.tool == tool) || self.tools.contains(tool)
+    /// The name of the tool, where a call of it was made recently.
+    pub fn known_tool(&self, tool: &str) -> Option<&Arc<str>> {
+        let recent = self.recent.iter().rev().map(|step| &step.call.tool).find(|known| ***known == *tool);
+        recent.or_else(|| self.reply.as_deref()?.tools.get(tool))
     }
 
     /// Takes over from `other` which cycles had a notice, where they have as many rounds here.
@@ -300,24 +389,19 @@ impl Trail {
     }
 
     /// Adds the steps of one reply, in the order of its calls.
-    pub fn add_reply(&mut self, steps: Vec<Step>, sources: SourceBytes<'_>) {
+    pub fn add_reply(&mut self, steps: SmallVec<[Step; 1]>, details: &mut Details<'_>) {
         if steps.len() <= LONGEST {
-            (self.reply, self.replies) = (Vec::new(), Streak::default());
-            self.calls.clear();
-            self.tools.clear();
-            steps.into_iter().for_each(|step| self.add(step, sources));
+            (self.reply, self.replies) = (None, Streak::default());
+            steps.into_iter().for_each(|step| self.add(step, details));
             return;
         }
-        steps.iter().for_each(|step| self.add(step.clone(), sources));
-        let manners = std::iter::zip(&steps, &self.reply).map(|(step, before)| step.repeats(before, sources));
+        steps.iter().for_each(|step| self.add(step.clone(), details));
+        let before = self.reply.take().unwrap_or_default();
+        let pairs = std::iter::zip(&steps, &before.steps);
+        let manners = pairs.map(|(step, before)| step.repeats(before, details));
         let manner = manners.reduce(|all, one| Some(all?.or(one?))).flatten();
-        self.replies.go_on(manner.filter(|_| steps.len() == self.reply.len()));
-        self.calls.clear();
-        self.tools = steps.iter().map(|step| step.tool.clone()).collect();
-        for step in &steps {
-            self.calls.entry(step.arguments).or_default().insert(step.tool.clone());
-        }
-        self.reply = steps;
+        self.replies.go_on(manner.filter(|_| steps.len() == before.steps.len()));
+        self.reply = Some(Arc::new(LongReply::new(steps)));
     }
 
     /// The cycles at the end of the trail with as many rounds as `enough` says for their length, the shortest first.
@@ -346,10 +430,10 @@ impl Trail {
         Some(self.cycle(at))
     }
 
-    fn add(&mut self, step: Step, sources: SourceBytes<'_>) {
+    fn add(&mut self, step: Step, details: &mut Details<'_>) {
         for (at, streak) in self.streaks.iter_mut().enumerate() {
             let round_before = self.recent.len().checked_sub(at + 1).map(|place| &self.recent[place]);
-            streak.go_on(round_before.and_then(|before| step.repeats(before, sources)));
+            streak.go_on(round_before.and_then(|before| step.repeats(before, details)));
         }
         if self.recent.len() == LONGEST {
             self.recent.remove(0);
@@ -368,7 +452,8 @@ impl Trail {
     /// The cycle of `at + 1` steps, or, beyond those, that of whole replies.
     fn cycle(&self, at: usize) -> Cycle<'_> {
         if at == LONGEST {
-            return self.replies.cycle(&self.reply, 1);
+            let steps = self.reply.as_deref().map_or(&[][..], |reply| &reply.steps);
+            return self.replies.cycle(steps, 1);
         }
         let length = at + 1;
         match self.recent.len().checked_sub(length) {
@@ -410,23 +495,32 @@ impl Streak {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use model::call::WrittenArguments;
+    use model::identity::{HashKey, Identity};
     use model::plan::work::assert_linear;
+    use model::testing::{SampleRequest, user};
 
     #[test]
     fn looking_up_many_calls_of_one_reply_takes_linear_time() {
+        let request = SampleRequest::new(&[user("q")]);
+        let identity = Identity { key: HashKey::fixed(7), caller: Hash(1), explicit: None };
+        let transcript = request.transcript(&identity);
         assert_linear(500, |calls| {
-            let made = |nth: usize| Step {
-                tool: "search".to_owned(),
+            let made = |nth: usize| ComparedCall {
+                tool: "search".into(),
                 arguments: Hash(nth as u128),
-                text: None,
-                answer: Answer::default(),
-                following: Arc::default(),
-                kind: Kind::Useful,
-                acts: false,
+                text: Worded::new(Arc::new(WrittenArguments::from_text(""))),
                 released_ms: None,
+                answer: Answer::default(),
+                message: 0,
+                kind: Kind::Useful,
+                runs: OnceLock::new(),
             };
+            let steps = (0..calls).map(|nth| Step::new(&Arc::new(made(nth)), &Arc::default(), false));
+            let mut known = HashMap::new();
+            let tools = ActingTools { patterns: &[], known: &mut known };
             let mut trail = Trail::default();
-            trail.add_reply((0..calls).map(made).collect(), SourceBytes::default());
+            trail.add_reply(steps.collect(), &mut Details { view: transcript.view(0), tools });
             assert!((0..calls).all(|nth| trail.knows("search", Hash(nth as u128))));
             assert!(!trail.knows("search", Hash(u128::MAX)) && !trail.knows("other", Hash(0)));
         });

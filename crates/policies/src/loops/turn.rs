@@ -1,13 +1,13 @@
 //! What is known of the running turn: the calls of the last reply, the cycles and the empty results before it. What the
 //! client sends after the results of a reply belongs to them: the reply is then added once more, with it.
 
-use super::near::Worded;
-use super::trail::{Kind, Step, Trail};
+use super::trail::{ActingTools, ComparedCall, Details, Kind, Step, Trail};
+use crate::pattern::Pattern;
 use model::View;
 use model::identity::Hash;
-use model::outcome::{Answer, Following};
+use model::outcome::Following;
 pub use model::plan::work::step;
-use model::source::SourceBytes;
+use smallvec::SmallVec;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -22,8 +22,8 @@ pub struct Turn {
     among: Following,
     /// How often each call was made; counted where the policy is strict.
     equal: HashMap<(String, Hash), usize>,
-    /// Whether a tool acts, by its name: see [`Step::acts`].
-    acting: HashMap<String, bool>,
+    /// Whether a tool acts, by its name.
+    pub acting: HashMap<Arc<str>, bool>,
 }
 
 /// The replies of a turn that are answered.
@@ -38,7 +38,8 @@ pub struct Progress {
 /// The last reply that is answered.
 #[derive(Clone)]
 struct AnsweredReply {
-    made: Vec<Made>,
+    /// Its calls; `None` for each that has no step, because its tool is exempt or it has no result.
+    calls: SmallVec<[Option<Arc<ComparedCall>>; 1]>,
     following: Following,
     /// The progress before it.
     before: Progress,
@@ -47,16 +48,10 @@ struct AnsweredReply {
 /// A call of a reply.
 #[derive(Clone)]
 pub struct Made {
-    pub tool: String,
-    pub arguments: Hash,
-    /// Its arguments as they are written.
-    pub text: Option<Arc<Worded>>,
-    pub released_ms: Option<u64>,
-    /// See [`Step::acts`].
-    pub acts: bool,
+    pub call: ComparedCall,
     /// It has no step.
     pub is_exempt: bool,
-    pub answer: Option<(Answer, Kind)>,
+    pub is_answered: bool,
 }
 
 /// Empty results in a row.
@@ -66,17 +61,15 @@ pub struct EmptyRun {
     /// The number of results at the last notice.
     pub noticed: usize,
     /// The tools that gave them, each once, in their order; and the same to look them up.
-    pub tools: Vec<String>,
-    pub known: HashSet<String>,
+    pub tools: Vec<Arc<str>>,
+    pub known: HashSet<Arc<str>>,
 }
 
 impl Turn {
-    /// Whether the tool acts, as `decide` says once for all its calls.
-    pub fn acts(&mut self, tool: &str, decide: impl FnOnce() -> bool) -> bool {
-        if let Some(acts) = self.acting.get(tool) {
-            return *acts;
-        }
-        *self.acting.entry(tool.to_owned()).or_insert_with(decide)
+    /// The name of a tool, shared with the calls before.
+    pub fn share_name(&self, tool: &str) -> Arc<str> {
+        let last = self.reply.last().map(|made| &made.call.tool).filter(|known| ***known == *tool);
+        last.or_else(|| self.progress.trail.known_tool(tool)).map_or_else(|| tool.into(), Arc::clone)
     }
 
     /// A reply begins. If the one before it was never answered in full, it breaks every cycle.
@@ -89,20 +82,22 @@ impl Turn {
         }
     }
 
-    /// The last reply is answered. True if that is all that the model sees before it goes on; where the client sent
-    /// something after the results before, it will do so again.
-    pub fn complete_reply(&mut self, sources: SourceBytes<'_>) -> bool {
-        let made = std::mem::take(&mut self.reply);
+    /// The last reply is answered by the result in `view`. True if that is all that the model sees before it goes on; where
+    /// the client sent something after the results before, it will do so again.
+    pub fn complete_reply(&mut self, view: &View<'_>, quiet: &[Pattern]) -> bool {
+        let compared = |made: Made| (made.is_answered && !made.is_exempt).then(|| Arc::new(made.call));
+        let calls = self.reply.drain(..).map(compared).collect();
         let before = self.progress.clone();
         let is_all = *before.following == Following::default();
-        let following = std::mem::take(&mut self.among);
-        self.progress.add_reply(&made, &following, sources);
-        self.last = Some(AnsweredReply { made, following, before });
+        let last = AnsweredReply { calls, following: std::mem::take(&mut self.among), before };
+        let tools = ActingTools { patterns: quiet, known: &mut self.acting };
+        self.progress.add_reply(&last, &mut Details { view: *view, tools });
+        self.last = Some(last);
         is_all
     }
 
     /// Adds a message that the client sent after the results of a reply; false where these have not all come.
-    pub fn add_following(&mut self, view: &View<'_>) -> bool {
+    pub fn add_following(&mut self, view: &View<'_>, quiet: &[Pattern]) -> bool {
         let Some(last) = &mut self.last else {
             if !self.reply.is_empty() {
                 self.among.add(view);
@@ -111,7 +106,8 @@ impl Turn {
         };
         last.following.add(view);
         let before = std::mem::replace(&mut self.progress, last.before.clone());
-        self.progress.add_reply(&last.made, &last.following, view.sources());
+        let tools = ActingTools { patterns: quiet, known: &mut self.acting };
+        self.progress.add_reply(last, &mut Details { view: *view, tools });
         self.progress.keep_noticed(&before);
         true
     }
@@ -129,32 +125,26 @@ impl Turn {
 
 impl Progress {
     /// Adds the steps of a reply to the trail, in the order of its calls.
-    fn add_reply(&mut self, made: &[Made], following: &Following, sources: SourceBytes<'_>) {
-        let following = Arc::new(following.clone());
-        let shows = following.shows_something() || following.says_something_else(&self.following, sources);
-        let mut steps = Vec::with_capacity(made.len());
-        for made in made {
-            let Some((answer, kind)) = made.answer.clone().filter(|_| !made.is_exempt) else {
+    fn add_reply(&mut self, reply: &AnsweredReply, details: &mut Details<'_>) {
+        let following = &reply.following;
+        let shows = following.shows_something()
+            || following.says_something_else(&self.following, details.view.sources());
+        if *self.following != *following {
+            self.following = Arc::new(following.clone());
+        }
+        let mut steps = SmallVec::with_capacity(reply.calls.len());
+        for call in &reply.calls {
+            let Some(call) = call else {
                 self.trail.clear();
                 self.empty = EmptyRun::default();
                 steps.clear();
                 continue;
             };
-            let kind = if kind == Kind::Empty && shows { Kind::Useful } else { kind };
-            self.empty.add(&made.tool, kind);
-            steps.push(Step {
-                tool: made.tool.clone(),
-                arguments: made.arguments,
-                text: made.text.clone(),
-                answer,
-                following: Arc::clone(&following),
-                kind,
-                acts: made.acts,
-                released_ms: made.released_ms,
-            });
+            let step = Step::new(call, &self.following, shows);
+            self.empty.add(&call.tool, step.kind());
+            steps.push(step);
         }
-        self.trail.add_reply(steps, sources);
-        self.following = following;
+        self.trail.add_reply(steps, details);
     }
 
     /// Takes over from `before`, the same replies without the last message, which notices the model has.
@@ -167,16 +157,17 @@ impl Progress {
 }
 
 impl EmptyRun {
-    fn add(&mut self, tool: &str, kind: Kind) {
+    fn add(&mut self, tool: &Arc<str>, kind: Kind) {
         if kind != Kind::Empty {
-            *self = Self::default();
+            if self.results > 0 {
+                *self = Self::default();
+            }
             return;
         }
         self.results += 1;
         step();
-        if !self.known.contains(tool) {
-            self.known.insert(tool.to_owned());
-            self.tools.push(tool.to_owned());
+        if self.known.insert(Arc::clone(tool)) {
+            self.tools.push(Arc::clone(tool));
         }
     }
 }

@@ -2,11 +2,12 @@
 //! operator may replace.
 
 use super::near::Nearness;
-use super::trail::{Arguments, Cycle, Kind};
+use super::trail::{Arguments, Cycle, Kind, Step};
 use crate::texts::{Text, Texts};
 use model::outcome::Likeness;
 use std::collections::HashSet;
 use std::fmt::Display;
+use std::sync::Arc;
 
 /// Most tools that a sentence names.
 const MOST_NAMED: usize = 5;
@@ -59,7 +60,7 @@ fn of_cycle(texts: &Texts, text: &Text, cycle: &Cycle<'_>, warning: &str) -> Str
         ("made", &made(cycle)),
         ("advice", &advice(kind(cycle))),
         ("warning", &warning),
-        ("tools", &named(cycle.steps.iter().map(|step| step.tool.as_str()))),
+        ("tools", &named(tools_of(cycle))),
         ("times", &cycle.made),
     ];
     texts.fill(text, &values)
@@ -72,8 +73,8 @@ pub fn blocked_equal(texts: &Texts, tool: &str, times: usize) -> String {
 }
 
 /// The notice after results: so many empty results in a row.
-pub fn notice_empty(texts: &Texts, results: usize, tools: &[String]) -> String {
-    let tools = named(tools.iter().map(String::as_str));
+pub fn notice_empty(texts: &Texts, results: usize, tools: &[Arc<str>]) -> String {
+    let tools = named(tools.iter().map(|tool| &**tool));
     texts.fill(&EMPTY, &[("results", &results), ("tools", &tools), ("advice", &ELSEWHERE)])
 }
 
@@ -103,11 +104,13 @@ fn made(cycle: &Cycle<'_>) -> String {
         Arguments::Other => "different arguments",
     };
     match cycle.steps {
-        [step] => format!("{} was called {times} times in a row with {arguments} and {result}", step.tool),
+        [step] => {
+            format!("{} was called {times} times in a row with {arguments} and {result}", step.call.tool)
+        }
         steps => format!(
             "The same {} calls ({}) were made {times} times in a row, and each {result}",
             steps.len(),
-            named(steps.iter().map(|step| step.tool.as_str()))
+            named(tools_of(cycle))
         ),
     }
 }
@@ -125,8 +128,12 @@ fn advice(kind: Kind) -> &'static str {
 
 /// The common kind of all steps of the cycle; useful where they differ.
 fn kind(cycle: &Cycle<'_>) -> Kind {
-    let first = cycle.steps.first().map_or(Kind::Useful, |step| step.kind);
-    if cycle.steps.iter().all(|step| step.kind == first) { first } else { Kind::Useful }
+    let first = cycle.steps.first().map_or(Kind::Useful, Step::kind);
+    if cycle.steps.iter().all(|step| step.kind() == first) { first } else { Kind::Useful }
+}
+
+fn tools_of<'a>(cycle: &Cycle<'a>) -> impl Iterator<Item = &'a str> {
+    cycle.steps.iter().map(|step| &*step.call.tool)
 }
 
 /// The names, each once.
