@@ -9,15 +9,18 @@ use super::names::DeclaredNames;
 use super::wrapper::{WrapperKind, inner_calls, wrapper_kind};
 use super::{Transcript, View};
 use crate::call::{Arguments, ToolCall, WrittenArguments};
-use crate::message::Role;
+use crate::message::{Message, Role};
 use std::borrow::Cow;
+use std::cell::LazyCell;
 use std::collections::VecDeque;
-use std::sync::Arc;
-use wire::json::{canonical, decode, decode_bytes};
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
+use wire::json::{canonical, decode_bytes};
 
-/// One tool call that the model made earlier in the conversation.
-#[derive(Clone, Debug)]
-pub struct Call {
+/// What a call is by itself and by what came before it: equal in every later request of its conversation, and shared by
+/// them.
+#[derive(Debug)]
+pub struct CallFacts {
     /// The index of its assistant message.
     pub message: usize,
     /// Its position among the calls of that message, where a wrapper call counts as the calls within it; of a wrapper
@@ -28,12 +31,14 @@ pub struct Call {
     /// Its number among all calls of the conversation, from 1: texts for the model use it.
     pub ordinal: usize,
     pub key: CallKey,
+    /// The key under which it is found whatever id it has now; of a call within a wrapper call, that of the wrapper.
+    pub key_without_id: CallKey,
     /// The digest of what the model saw before it made the call.
     pub context: Hash,
-    /// The same without ids: see [`PairedCalls::context_without_ids`].
-    context_without_ids: Hash,
     /// As bytes, since it is only compared and hashed; empty where it has none.
     id: Box<[u8]>,
+    /// Its id is random, judged by its form.
+    pub has_random_id: bool,
     /// The tool that it means: a declared one if the name is near ([`DeclaredNames::meant`]), else the name as the model wrote it.
     pub name: String,
     /// The name as the model wrote it, where that differs.
@@ -42,6 +47,12 @@ pub struct Call {
     pub arguments: Hash,
     /// Its arguments as the request holds them, copied.
     pub written_arguments: Arc<WrittenArguments>,
+}
+
+/// One tool call that the model made earlier in the conversation.
+#[derive(Clone, Debug)]
+pub struct Call {
+    facts: Arc<CallFacts>,
     /// The index of the message that answers it.
     pub result: Option<usize>,
     /// When it was handed to the client, in ms since the epoch, if the state store knows it. If several times may
@@ -55,20 +66,30 @@ pub struct Call {
     inner: Vec<Call>,
 }
 
-impl Call {
+impl Deref for Call {
+    type Target = CallFacts;
+
+    fn deref(&self) -> &CallFacts {
+        &self.facts
+    }
+}
+
+impl CallFacts {
     /// Its arguments as JSON text, as the client sent them; empty where it sent none.
     pub fn arguments_text(&self) -> Cow<'_, str> {
         self.written_arguments.text()
     }
 
-    /// Whether its id is random, judged by its form.
-    pub fn has_random_id(&self) -> bool {
-        is_random(&self.id, self.written_name())
-    }
-
     /// The tool's name as the model wrote it.
     pub fn written_name(&self) -> &str {
         self.written_name.as_deref().unwrap_or(&self.name)
+    }
+}
+
+impl Call {
+    fn new(facts: CallFacts) -> Self {
+        let facts = Arc::new(facts);
+        Self { facts, result: None, released_ms: None, earliest_ms: None, approved: false, inner: Vec::new() }
     }
 
     /// The calls that the client makes of it: those within a wrapper call, else the call itself.
@@ -92,30 +113,33 @@ impl Call {
             .filter(|call| kind == WrapperKind::Parallel || declared.meant(&call.name).is_some())
             .enumerate();
         let calls = calls.map(|(nth, call)| {
-            let mut inner = Self {
-                name: call.name,
-                written_name: None,
+            let has_random_id = is_random(&self.id, &call.name);
+            let (name, written_name) = meant_name(call.name, declared);
+            Self::new(CallFacts {
+                name,
+                written_name,
+                has_random_id,
                 arguments: canonical_hash(&call.arguments, key),
                 written_arguments: Arc::new(WrittenArguments::from_text(&call.arguments)),
                 position: self.position + nth,
-                ..self.clone()
-            };
-            inner.mean(declared);
-            inner
+                id: self.id.clone(),
+                ..*self.facts
+            })
         });
         self.inner = calls.collect();
     }
+}
 
-    /// Sets its name to that of the tool that it means.
-    fn mean(&mut self, declared: &DeclaredNames<Cow<'_, str>>) {
-        if let Some(meant) = declared.meant(&self.name).filter(|meant| *meant != self.name) {
-            self.written_name = Some(std::mem::replace(&mut self.name, meant.to_owned()));
-        }
+/// The name of the tool that a call of `name` means, and the name as the model wrote it, where that differs.
+fn meant_name(name: String, declared: &DeclaredNames<Cow<'_, str>>) -> (String, Option<String>) {
+    match declared.meant(&name).filter(|meant| *meant != name) {
+        Some(meant) => (meant.to_owned(), Some(name)),
+        None => (name, None),
     }
 }
 
 /// All calls, and the messages that answer them.
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 pub struct PairedCalls {
     pub calls: Vec<Call>,
     /// See [`Identity::root`]: computed once, since each hash takes 500 instructions.
@@ -126,9 +150,13 @@ pub struct PairedCalls {
     pub context_without_ids: Hash,
     /// For each message: what was before it, and the first of its own calls or of the call it answers.
     by_message: Vec<MessageCalls>,
+    /// The unanswered calls of the last assistant message.
+    open: VecDeque<usize>,
+    /// A call among them may be another one after later messages, or holds others: they are not kept for later requests.
+    is_unsettled: bool,
 }
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct MessageCalls {
     context_before: Hash,
     /// The range in `calls` of the calls that an assistant message made.
@@ -139,63 +167,148 @@ struct MessageCalls {
     completes: bool,
 }
 
+/// The calls of the messages of a checkpoint: later requests that begin with these messages go on from there.
+#[derive(Debug)]
+pub struct KnownCalls {
+    /// A hash of the names of the tools that the request declared: which tools calls mean depends on them.
+    tools: Hash,
+    paired: PairedCalls,
+    /// See [`Identity::conversation`].
+    pub(super) conversation: OnceLock<Hash>,
+}
+
+impl KnownCalls {
+    /// Whether they are those of a conversation with this root.
+    pub(super) fn are_of(&self, root: Hash) -> bool {
+        self.paired.root == root
+    }
+
+    fn are_for(&self, transcript: &Transcript, root: Hash) -> bool {
+        self.are_of(root) && self.tools == names_hash(transcript)
+    }
+
+    /// An estimate of the memory that they take for `messages`, in bytes.
+    pub(super) fn weight_of(messages: &[Message]) -> usize {
+        let of_call = |call: &ToolCall| size_of::<Call>() + size_of::<CallFacts>() + call.span.len();
+        let calls: usize = messages.iter().flat_map(|message| &message.calls).map(of_call).sum();
+        messages.len() * size_of::<MessageCalls>() + calls
+    }
+}
+
+fn tool_names(transcript: &Transcript) -> impl Iterator<Item = Cow<'_, str>> {
+    transcript.tools().filter_map(|(tool, bytes)| tool.full_name(bytes))
+}
+
+fn names_hash(transcript: &Transcript) -> Hash {
+    let names: Vec<Cow<'_, str>> = tool_names(transcript).collect();
+    transcript.identity.key.hash_all(Domain::Prefix, names.iter().map(|name| name.as_bytes()))
+}
+
 impl PairedCalls {
     /// Finds and pairs the calls of the client's and the upstream's items.
     pub(super) fn read(transcript: &Transcript) -> Self {
-        let (identity, memo) = (&*transcript.identity, &*transcript.memo);
-        let root = identity.root();
-        let by_message = Vec::with_capacity(transcript.len());
-        let count: usize = (0..transcript.len()).map(|index| transcript.message(index).calls.len()).sum();
-        let calls = Vec::with_capacity(count);
-        let mut paired = Self { calls, root, context: root, context_without_ids: root, by_message };
-        let declared = transcript.tools().filter(|_| count > 0);
-        let declared = DeclaredNames::new(declared.filter_map(|(tool, bytes)| tool.full_name(bytes)));
-        // The unanswered calls of the last assistant message.
-        let mut open: VecDeque<usize> = VecDeque::new();
-        for View { index, message, body, note, .. } in transcript.views() {
-            let mut place = MessageCalls { context_before: paired.context, ..MessageCalls::default() };
-            place.first = paired.calls.len();
-            match message.role {
-                Role::Assistant => {
-                    let hash = |call: &ToolCall| arguments_hash_of(&call.arguments, body, identity, memo).0;
-                    let hashes = || message.calls.iter().map(hash).collect();
-                    let arguments = note.arguments.get_or_init(hashes);
-                    let mut made = 0;
-                    for (nth, (call, arguments)) in message.calls.iter().zip(arguments).enumerate() {
-                        if call.is_placeholder(body) && !is_answered(call, index, transcript) {
-                            continue;
-                        }
-                        let mut call = read_call(call, body);
-                        call.arguments = Hash(*arguments);
-                        call.key = identity.call_key(root, &call.id, &call.name, call.arguments);
-                        call.context = place.context_before;
-                        call.context_without_ids = paired.context_without_ids;
-                        (call.message, call.position, call.index) = (index, made, nth);
-                        call.mean(&declared);
-                        call.ordinal = paired.calls.len() + 1;
-                        call.unwrap_inner(&declared, &identity.key);
-                        made += call.as_made().len();
-                        paired.calls.push(call);
-                    }
-                    open.clear();
-                    open.extend(place.first..paired.calls.len());
-                }
-                Role::Tool => {
-                    let id = message.tool_call_id.map(|id| decode_bytes(id, body));
-                    place.answers = take_answered(&mut open, id.as_deref(), &paired.calls);
-                    place.completes = place.answers.is_some() && open.is_empty();
-                    if let Some(call) = place.answers {
-                        paired.calls[call].result = Some(index);
-                    }
-                }
-                _ => {}
+        let root = transcript.identity.root();
+        let checkpoint = transcript.checkpoint();
+        let known = checkpoint.and_then(|checkpoint| checkpoint.calls.get());
+        let known = known.filter(|known| known.are_for(transcript, root)).map(|known| &known.paired);
+        let mut paired = known.map_or_else(|| Self::of_root(root), |known| known.with_room(transcript));
+        let kept = checkpoint.filter(|checkpoint| checkpoint.calls.get().is_none());
+        let declared = LazyCell::new(|| DeclaredNames::new(tool_names(transcript)));
+        for index in paired.by_message.len()..transcript.len() {
+            paired.add(transcript.view(index), &declared);
+            let kept = kept.filter(|kept| kept.notes.len() == index + 1 && !paired.is_unsettled);
+            if let Some(kept) = kept {
+                let (tools, conversation) = (names_hash(transcript), OnceLock::new());
+                // A checkpoint is shared by requests: one of them sets it.
+                let _ = kept.calls.set(KnownCalls { tools, paired: paired.clone(), conversation });
             }
-            place.end = paired.calls.len();
-            let content = note.content.get_or_init(|| content_hash(message, body, &identity.key).0);
-            paired.add_to_contexts(place, Hash(*content), &identity.key);
-            paired.by_message.push(place);
         }
         paired
+    }
+
+    fn of_root(root: Hash) -> Self {
+        Self { root, context: root, context_without_ids: root, ..Self::default() }
+    }
+
+    /// A copy with room for the further messages of `transcript`.
+    fn with_room(&self, transcript: &Transcript) -> Self {
+        let further = self.by_message.len()..transcript.len();
+        let further_calls: usize = further.map(|index| transcript.message(index).calls.len()).sum();
+        let mut calls = Vec::with_capacity(self.calls.len() + further_calls);
+        calls.extend_from_slice(&self.calls);
+        let mut by_message = Vec::with_capacity(transcript.len());
+        by_message.extend_from_slice(&self.by_message);
+        Self { calls, by_message, open: self.open.clone(), ..*self }
+    }
+
+    /// Adds the next message.
+    fn add<'a>(&mut self, view: View<'_>, declared: &impl Deref<Target = DeclaredNames<Cow<'a, str>>>) {
+        let View { index, message, body, note, transcript, .. } = view;
+        let mut place = MessageCalls { context_before: self.context, ..MessageCalls::default() };
+        place.first = self.calls.len();
+        match message.role {
+            Role::Assistant => {
+                let mut made = 0;
+                for (nth, call) in message.calls.iter().enumerate() {
+                    if call.is_placeholder(body) {
+                        self.is_unsettled = true;
+                        if !is_answered(call, index, transcript) {
+                            continue;
+                        }
+                    }
+                    let declared: &DeclaredNames<_> = declared;
+                    let facts = self.read_call(call, view, declared);
+                    let mut call = Call::new(CallFacts { message: index, position: made, index: nth, ..facts });
+                    call.unwrap_inner(declared, &transcript.identity.key);
+                    self.is_unsettled |= !call.inner.is_empty();
+                    made += call.as_made().len();
+                    self.calls.push(call);
+                }
+                self.open.clear();
+                self.open.extend(place.first..self.calls.len());
+            }
+            Role::Tool => {
+                let id = message.tool_call_id.map(|id| decode_bytes(id, body));
+                place.answers = take_answered(&mut self.open, id.as_deref(), &self.calls);
+                place.completes = place.answers.is_some() && self.open.is_empty();
+                if let Some(call) = place.answers {
+                    self.calls[call].result = Some(index);
+                }
+            }
+            _ => {}
+        }
+        place.end = self.calls.len();
+        let key = &transcript.identity.key;
+        let content = note.content.get_or_init(|| content_hash(message, body, key).0);
+        self.add_to_contexts(place, Hash(*content), key);
+        self.by_message.push(place);
+    }
+
+    /// The next call, without its place in its message.
+    fn read_call(&self, call: &ToolCall, view: View<'_>, declared: &DeclaredNames<Cow<'_, str>>) -> CallFacts {
+        let (body, identity) = (view.body, view.identity());
+        let id: Box<[u8]> = call.id.map_or_else(Box::default, |id| decode_bytes(id, body).into());
+        let written = call.full_name(body).map_or_else(String::new, Cow::into_owned);
+        let arguments = arguments_hash_of(&call.arguments, body, identity, view.memo());
+        let key = identity.call_key(self.root, &id, &written, arguments);
+        let key_without_id = identity.key_without_id(self.context_without_ids, &written, arguments);
+        let has_random_id = is_random(&id, &written);
+        let (name, written_name) = meant_name(written, declared);
+        CallFacts {
+            message: view.index,
+            position: 0,
+            index: 0,
+            ordinal: self.calls.len() + 1,
+            key,
+            key_without_id,
+            context: self.context,
+            id,
+            has_random_id,
+            name,
+            written_name,
+            arguments,
+            written_arguments: Arc::new(call.arguments.cut_out(body)),
+        }
     }
 
     /// Adds a message with this content to the digests of what the model saw. A result belongs to the call that it
@@ -243,11 +356,6 @@ impl PairedCalls {
         self.made_by(last.message).iter().rev().map(|call| self.nameless_key(call, identity)).collect()
     }
 
-    /// The key under which `call` is found whatever id it has now.
-    pub fn key_without_id(&self, call: &Call, identity: &Identity) -> CallKey {
-        identity.key_without_id(call.context_without_ids, call.written_name(), call.arguments)
-    }
-
     /// The key that `call` has if the upstream gave it no id.
     pub fn nameless_key(&self, call: &Call, identity: &Identity) -> CallKey {
         identity.call_key(self.root, b"", call.written_name(), call.arguments)
@@ -270,6 +378,9 @@ fn is_answered(call: &ToolCall, index: usize, transcript: &Transcript) -> bool {
 /// long again.
 const SMALL_BYTES: usize = 80;
 
+/// Of a call in a request the hash is kept with its checkpoint too, so the memo only helps with long arguments.
+const SMALL_BYTES_OF_CALL: usize = 1 << 10;
+
 /// The hash of a call's canonical arguments, equal for every form of the same JSON. Absent arguments count as an
 /// empty object, because clients send a call without arguments back in that form.
 pub fn arguments_hash(text: &str, identity: &Identity, memo: &dyn Memo) -> Hash {
@@ -284,14 +395,16 @@ pub fn arguments_hash(text: &str, identity: &Identity, memo: &dyn Memo) -> Hash 
 /// even unescaped.
 fn arguments_hash_of(arguments: &Arguments, body: &[u8], identity: &Identity, memo: &dyn Memo) -> Hash {
     // An object is equal to a string that contains its JSON.
-    let Arguments::Text(text) = arguments else {
-        return arguments_hash(&arguments.text(body), identity, memo);
-    };
-    let hash = || canonical_hash(&decode(*text, body), &identity.key);
-    if text.span.len() <= SMALL_BYTES {
-        return hash();
+    let hash = || canonical_hash(&arguments.text(body), &identity.key);
+    match arguments {
+        Arguments::Text(text) if text.span.len() > SMALL_BYTES_OF_CALL => {
+            remembered(identity.key.hash(Domain::Arguments, &[b"written", text.raw(body)]), memo, hash)
+        }
+        Arguments::Value(span) if span.len() > SMALL_BYTES_OF_CALL => {
+            arguments_hash(&arguments.text(body), identity, memo)
+        }
+        _ => hash(),
     }
-    remembered(identity.key.hash(Domain::Arguments, &[b"written", text.raw(body)]), memo, hash)
 }
 
 /// As [`arguments_hash`], without the memo.
@@ -302,28 +415,6 @@ pub fn canonical_hash(text: &str, key: &HashKey) -> Hash {
 
 fn remembered(name: Hash, memo: &dyn Memo, hash: impl Fn() -> Hash) -> Hash {
     *memo.derive(name, hash)
-}
-
-fn read_call(call: &ToolCall, body: &[u8]) -> Call {
-    Call {
-        message: 0,
-        position: 0,
-        index: 0,
-        ordinal: 0,
-        key: Hash::default(),
-        context: Hash::default(),
-        context_without_ids: Hash::default(),
-        id: call.id.map_or_else(Box::default, |id| decode_bytes(id, body).into()),
-        name: call.full_name(body).map_or_else(String::new, Cow::into_owned),
-        written_name: None,
-        arguments: Hash::default(),
-        written_arguments: Arc::new(call.arguments.cut_out(body)),
-        result: None,
-        released_ms: None,
-        earliest_ms: None,
-        approved: false,
-        inner: Vec::new(),
-    }
 }
 
 /// The most open calls that are searched for an id: more than any provider makes in parallel, so that a request made

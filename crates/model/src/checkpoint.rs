@@ -3,7 +3,9 @@
 //! had been read; the caller must know that the bytes are the same.
 
 use super::call::ToolCall;
-use super::message::Message;
+use super::calls::KnownCalls;
+use super::histories::NamedMessages;
+use super::message::{Message, Role};
 use super::request::{Request, Tool};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -22,6 +24,10 @@ pub struct Checkpoint {
     end: usize,
     /// Values derived from each message, for the next reader.
     pub notes: Vec<Note>,
+    /// The calls of all its messages.
+    pub(crate) calls: OnceLock<KnownCalls>,
+    /// The hash of all its messages.
+    pub(crate) named: OnceLock<NamedMessages>,
 }
 
 /// Values derived from the bytes of one message.
@@ -31,12 +37,8 @@ pub struct Note {
     pub counted: AtomicU64,
     /// An upper bound of all counts, plus 1; 0 if it has not been computed.
     pub most: AtomicU64,
-    /// A hash of its only string of text.
-    pub text: OnceLock<u128>,
     /// A hash of its content for the model.
     pub content: OnceLock<u128>,
-    /// The hashes of its calls' arguments.
-    pub arguments: OnceLock<Box<[u128]>>,
 }
 
 /// The member `messages`.
@@ -61,13 +63,19 @@ impl Checkpoint {
         self.end
     }
 
+    /// Whether one of its messages is the user's.
+    pub(crate) fn has_user(&self) -> bool {
+        self.messages.iter().any(|message| message.role == Role::User)
+    }
+
     /// An estimate of its memory. Includes every kind of element that a few bytes of a request can add.
     pub fn weight(&self) -> usize {
         let pieces: usize = self.messages.iter().map(Message::pieces).sum();
         let messages = self.messages.len() * (size_of::<Message>() + size_of::<Note>());
         let members =
             self.head.members.len() * size_of::<Member>() + self.head.tools.len() * size_of::<Tool>();
-        size_of::<Self>() + messages + pieces * (size_of::<ToolCall>() + size_of::<u128>()) + members
+        let calls = KnownCalls::weight_of(&self.messages);
+        size_of::<Self>() + messages + pieces * size_of::<ToolCall>() + calls + members
     }
 
     /// The first messages of `request`, as many as end within `bytes`; `None` where there are none.
@@ -79,7 +87,8 @@ impl Checkpoint {
         let mut notes: Vec<Note> = known.iter().take(count).map(Note::copy).collect();
         notes.resize_with(count, Note::default);
         let Head { request: head, seen, list } = head;
-        Some(Self { head, seen, list, messages, end, notes })
+        let (calls, named) = (OnceLock::new(), OnceLock::new());
+        Some(Self { head, seen, list, messages, end, notes, calls, named })
     }
 
     /// Puts a checkpoint of the first `bytes` of the body into `request`, unless the one from which it was read covers
@@ -115,10 +124,7 @@ impl Note {
         Self {
             counted: copy(&self.counted),
             most: copy(&self.most),
-
-            text: self.text.clone(),
             content: self.content.clone(),
-            arguments: self.arguments.clone(),
         }
     }
 }

@@ -4,6 +4,7 @@
 use super::identity::{Domain, Hash, RunningHash};
 use super::{Transcript, View};
 use crate::message::Role;
+use std::collections::VecDeque;
 
 /// How many earlier replies are tried: clients that split a reply over messages, and requests that were cut off,
 /// leave the last one unknown.
@@ -30,8 +31,8 @@ impl Histories {
         let prefix = KeyPrefix::of(transcript, model);
         let name =
             |name: Hash| transcript.identity.key.hash(Domain::History, &[prefix.bytes(), &bytes_of(name)]);
-        let NamedMessages { hash, earlier } = named_messages(transcript);
-        let earlier = earlier.iter().rev().map(|(count, before)| (*count, name(*before))).collect();
+        let NamedMessages { hash, earlier, .. } = NamedMessages::read(transcript);
+        let earlier = earlier.iter().rev().map(|(count, before)| (*count, name(before.hash()))).collect();
         Self { whole: name(hash.hash()), earlier }
     }
 }
@@ -66,25 +67,45 @@ pub fn beginnings(transcript: &Transcript, counts: &[usize]) -> Vec<Option<Hash>
 }
 
 /// The messages hashed so far.
-struct NamedMessages {
+#[derive(Clone, Debug)]
+pub(crate) struct NamedMessages {
     hash: RunningHash,
+    /// How many they are.
+    count: usize,
     /// The last replies, oldest first: how many messages are before each, and their hash.
-    earlier: Vec<(usize, Hash)>,
+    earlier: VecDeque<(usize, RunningHash)>,
 }
 
-/// Hashes all messages.
-fn named_messages(transcript: &Transcript) -> NamedMessages {
-    let mut named =
-        NamedMessages { hash: transcript.identity.key.running_hash(Domain::History), earlier: Vec::new() };
-    let is_reply = |index: &usize| transcript.message(*index).role == Role::Assistant;
-    let first = (1..transcript.len()).rev().filter(is_reply).nth(MOST_EARLIER - 1).unwrap_or(1);
-    for view in transcript.views() {
-        if view.index >= first && view.message.role == Role::Assistant {
-            named.earlier.push((view.index, named.hash.hash()));
+impl NamedMessages {
+    /// Hashes all messages, from those on that were hashed for the checkpoint.
+    fn read(transcript: &Transcript) -> Self {
+        let named = transcript.checkpoint().map(|checkpoint| (&checkpoint.named, checkpoint.notes.len()));
+        let known = named.and_then(|(known, _)| known.get()).cloned();
+        let mut all = known.unwrap_or_else(|| {
+            let hash = transcript.identity.key.running_hash(Domain::History);
+            Self { hash, count: 0, earlier: VecDeque::with_capacity(MOST_EARLIER) }
+        });
+        let kept = named.filter(|(known, _)| known.get().is_none());
+        for index in all.count..transcript.len() {
+            all.add(transcript.view(index));
+            if let Some((kept, _)) = kept.filter(|(_, count)| *count == index + 1) {
+                // A checkpoint is shared by requests: one of them sets it.
+                let _ = kept.set(all.clone());
+            }
         }
-        add(&mut named.hash, view);
+        all
     }
-    named
+
+    fn add(&mut self, view: View<'_>) {
+        if view.message.role == Role::Assistant && self.count > 0 {
+            if self.earlier.len() == MOST_EARLIER {
+                self.earlier.pop_front();
+            }
+            self.earlier.push_back((self.count, self.hash.clone()));
+        }
+        add(&mut self.hash, view);
+        self.count += 1;
+    }
 }
 
 /// Adds the sample of a message.

@@ -163,6 +163,13 @@ impl HashKey {
 #[derive(Clone)]
 pub struct RunningHash(HighwayHasher);
 
+impl std::fmt::Debug for RunningHash {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Its state contains the key.
+        f.write_str("RunningHash")
+    }
+}
+
 impl RunningHash {
     /// Adds bytes, whose end must follow from the bytes themselves.
     pub fn add(&mut self, bytes: &[u8]) {

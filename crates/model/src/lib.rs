@@ -33,7 +33,7 @@ pub mod wrapper;
 
 use crate::account::Account;
 use crate::call::Arguments;
-use crate::checkpoint::Note;
+use crate::checkpoint::{Checkpoint, Note};
 use crate::message::{Content, Message, Role};
 use crate::request::{Request, Tool};
 use bytes::Bytes;
@@ -228,11 +228,12 @@ impl<'a> View<'a> {
         })
     }
 
-    /// A hash of the text `place` of its own, equal for texts written with equal bytes.
+    /// A hash of the text `place` of its own, equal only for texts written with equal bytes.
     pub fn text_digest(&self, place: Str) -> Hash {
-        let name = || self.identity().key.hash(Domain::Text, &[place.raw(self.body)]);
-        let is_only = matches!(self.message.content, Content::Text(_));
-        if is_only { Hash(*self.note.text.get_or_init(|| name().0)) } else { name() }
+        // The content of a result is hashed as written.
+        let is_content = self.message.role == Role::Tool && matches!(self.message.content, Content::Text(_));
+        let content = self.note.content.get().filter(|_| is_content).map(|content| Hash(*content));
+        content.unwrap_or_else(|| self.identity().key.hash(Domain::Text, &[place.raw(self.body)]))
     }
 
     /// The estimated tokens of one of its strings of text.
@@ -448,9 +449,19 @@ impl Transcript {
         request_key(&self.identity.key, self.identity.caller, std::iter::once(&*self.body).chain(upstream))
     }
 
+    /// The checkpoint of the first items, where these are the client's.
+    fn checkpoint(&self) -> Option<&Checkpoint> {
+        self.request.checkpoint.as_deref().filter(|_| self.sources.is_empty())
+    }
+
     /// See [`Identity::conversation`].
     pub fn conversation(&self) -> Hash {
-        self.identity.conversation(self.opening())
+        let conversation = || self.identity.conversation(self.opening());
+        let is_short = self.identity.explicit.is_some();
+        let known = self.checkpoint().filter(|checkpoint| !is_short && checkpoint.has_user());
+        let known = known.and_then(|checkpoint| checkpoint.calls.get());
+        let known = known.filter(|known| known.are_of(self.calls.root));
+        known.map_or_else(conversation, |known| *known.conversation.get_or_init(conversation))
     }
 
     /// See [`Identity::lasting_name`].

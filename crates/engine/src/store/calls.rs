@@ -23,7 +23,7 @@ impl CallNames {
     pub fn ask(transcript: &Transcript, batch: &mut Batch) -> Self {
         let mut keys: Vec<CallKey> = transcript.newest_calls(MOST_LOOKED_UP).map(|call| call.key).collect();
         let named = keys.len();
-        let without_id = |call| transcript.calls.key_without_id(call, &transcript.identity);
+        let without_id = |call: &model::calls::Call| call.key_without_id;
         keys.extend(transcript.newest_calls(MOST_LOOKED_UP).map(without_id));
         keys.extend(transcript.calls.nameless(&transcript.identity).into_iter().take(named));
         let ticket = batch.ask(keys);
