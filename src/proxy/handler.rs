@@ -359,7 +359,7 @@ impl AppState {
             let (parts, body) = Head::new(parts, coded).request(&pieces, None).into_parts();
             return Box::pin(self.relay_read(parts, body, None, record)).await;
         }
-        let request_key = request_key(&self.key, identity.caller, [&*body]);
+        let request_key = request_key(&self.key, identity.caller, request.digest(&body, &self.key), []);
         if let Err(error) = self.count_equal(request_key, clock::ms_at(at), &mut record.data) {
             return refused(record, &error);
         }

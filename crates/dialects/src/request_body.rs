@@ -33,6 +33,17 @@ pub(crate) fn resume<'a>(
     Ok(known.resume(body))
 }
 
+/// Most tools that are read: no provider accepts more than some hundreds.
+const MOST_TOOLS: usize = 8 * 1024;
+
+/// Checks that the request does not declare too many tools.
+///
+/// # Errors
+/// [`Fault::Crowded`] where it does.
+pub(crate) fn check_tools(request: &Request) -> Result<(), Fault> {
+    if request.tools.len() > MOST_TOOLS { Err(Fault::Crowded) } else { Ok(()) }
+}
+
 fn check(body: &[u8], new: &[u8]) -> Result<(), Fault> {
     // Spans have 32 bits.
     if body.len() > u32::MAX as usize {

@@ -235,8 +235,9 @@ impl Core {
     /// See [`Transcript::request_key`].
     pub(crate) fn request_key(&self) -> Hash {
         let continued = self.upstream.iter().filter(|_| self.request.continues.is_some());
-        let bytes = std::iter::once(&*self.body).chain(continued.map(|upstream| &*upstream.record));
-        request_key(&self.identity.key, self.identity.caller, bytes)
+        let upstream = continued.map(|upstream| &*upstream.record);
+        let (key, caller) = (&self.identity.key, self.identity.caller);
+        request_key(key, caller, self.request.digest(&self.body, key), upstream)
     }
 
     /// Whether a person may be asked about calls.

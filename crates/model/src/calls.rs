@@ -200,8 +200,11 @@ fn tool_names(transcript: &Transcript) -> impl Iterator<Item = Cow<'_, str>> {
 }
 
 fn names_hash(transcript: &Transcript) -> Hash {
-    let names: Vec<Cow<'_, str>> = tool_names(transcript).collect();
-    transcript.identity.key.hash_all(Domain::Prefix, names.iter().map(|name| name.as_bytes()))
+    let hash = || {
+        let names: Vec<Cow<'_, str>> = tool_names(transcript).collect();
+        transcript.identity.key.hash_all(Domain::Prefix, names.iter().map(|name| name.as_bytes()))
+    };
+    transcript.only_known_tools().map_or_else(hash, |known| *known.names.get_or_init(hash))
 }
 
 impl PairedCalls {
@@ -258,7 +261,8 @@ impl PairedCalls {
                     }
                     let declared: &DeclaredNames<_> = declared;
                     let facts = self.read_call(call, view, declared);
-                    let mut call = Call::new(CallFacts { message: index, position: made, index: nth, ..facts });
+                    let mut call =
+                        Call::new(CallFacts { message: index, position: made, index: nth, ..facts });
                     call.unwrap_inner(declared, &transcript.identity.key);
                     self.is_unsettled |= !call.inner.is_empty();
                     made += call.as_made().len();
@@ -285,7 +289,12 @@ impl PairedCalls {
     }
 
     /// The next call, without its place in its message.
-    fn read_call(&self, call: &ToolCall, view: View<'_>, declared: &DeclaredNames<Cow<'_, str>>) -> CallFacts {
+    fn read_call(
+        &self,
+        call: &ToolCall,
+        view: View<'_>,
+        declared: &DeclaredNames<Cow<'_, str>>,
+    ) -> CallFacts {
         let (body, identity) = (view.body, view.identity());
         let id: Box<[u8]> = call.id.map_or_else(Box::default, |id| decode_bytes(id, body).into());
         let written = call.full_name(body).map_or_else(String::new, Cow::into_owned);

@@ -5,10 +5,11 @@
 use super::call::ToolCall;
 use super::calls::KnownCalls;
 use super::histories::NamedMessages;
+use super::known_tools::KnownTools;
 use super::message::{Message, Role};
 use super::request::{Request, Tool};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use wire::body::Scanner;
 use wire::members::{Member, SeenMembers};
 
@@ -28,6 +29,8 @@ pub struct Checkpoint {
     pub(crate) calls: OnceLock<KnownCalls>,
     /// The hash of all its messages.
     pub(crate) named: OnceLock<NamedMessages>,
+    /// The tools that requests declare after the messages.
+    tools: OnceLock<Weak<KnownTools>>,
 }
 
 /// Values derived from the bytes of one message.
@@ -63,6 +66,16 @@ impl Checkpoint {
         self.end
     }
 
+    /// The tools that requests declared after these messages, as long as the memo keeps them.
+    pub(crate) fn tools(&self) -> Option<Arc<KnownTools>> {
+        self.tools.get()?.upgrade()
+    }
+
+    /// Requests declare these tools after the messages.
+    pub(crate) fn know_tools(&self, tools: &Arc<KnownTools>) {
+        self.tools.get_or_init(|| Arc::downgrade(tools));
+    }
+
     /// Whether one of its messages is the user's.
     pub(crate) fn has_user(&self) -> bool {
         self.messages.iter().any(|message| message.role == Role::User)
@@ -87,8 +100,8 @@ impl Checkpoint {
         let mut notes: Vec<Note> = known.iter().take(count).map(Note::copy).collect();
         notes.resize_with(count, Note::default);
         let Head { request: head, seen, list } = head;
-        let (calls, named) = (OnceLock::new(), OnceLock::new());
-        Some(Self { head, seen, list, messages, end, notes, calls, named })
+        let (calls, named, tools) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Some(Self { head, seen, list, messages, end, notes, calls, named, tools })
     }
 
     /// Puts a checkpoint of the first `bytes` of the body into `request`, unless the one from which it was read covers
@@ -121,10 +134,6 @@ const MORE: usize = 32;
 impl Note {
     fn copy(&self) -> Self {
         let copy = |number: &AtomicU64| AtomicU64::new(number.load(Ordering::Relaxed));
-        Self {
-            counted: copy(&self.counted),
-            most: copy(&self.most),
-            content: self.content.clone(),
-        }
+        Self { counted: copy(&self.counted), most: copy(&self.most), content: self.content.clone() }
     }
 }

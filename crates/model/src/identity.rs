@@ -96,17 +96,25 @@ impl HashKey {
         Self([seed, 0x746f_6f6c, 0x7265_696e, seed])
     }
 
-    /// The running hashes of the prefixes of `bytes` with these lengths, which must grow, in one pass. They are not
-    /// finished: few of them are needed, and each takes as long as a hundred bytes or more.
-    pub fn prefix_hashes(&self, domain: Domain, bytes: &[u8], lengths: &[usize]) -> Vec<RunningHash> {
-        let mut hash = self.running_hash(domain);
+    /// The running hashes of the prefixes of `body` with these lengths, which must grow, and the
+    /// [digest](Self::digest) of all, in one pass. The prefixes' hashes are not finished: few of them are needed, and each
+    /// takes as long as a hundred bytes or more.
+    pub fn prefix_hashes(&self, body: &[u8], lengths: &[usize]) -> (Vec<RunningHash>, Hash) {
+        let mut hash = self.running_hash(Domain::Prefix);
         let mut done = 0;
         let prefix = |length: &usize| {
-            hash.add(&bytes[done..*length]);
+            hash.add(&body[done..*length]);
             done = *length;
             hash.clone()
         };
-        lengths.iter().map(prefix).collect()
+        let prefixes = lengths.iter().map(prefix).collect();
+        hash.add(&body[done..]);
+        (prefixes, hash.hash())
+    }
+
+    /// The digest of a request's body: the hash of its longest prefix.
+    pub fn digest(&self, body: &[u8]) -> Hash {
+        self.prefix_hashes(body, &[]).1
     }
 
     /// A running hash under `domain`.

@@ -12,6 +12,7 @@ pub mod fact;
 pub mod histories;
 pub mod identity;
 pub mod ids;
+pub mod known_tools;
 pub mod memo;
 pub mod message;
 pub mod names;
@@ -39,6 +40,7 @@ use crate::request::{Request, Tool};
 use bytes::Bytes;
 use calls::{Call, PairedCalls};
 use identity::{Domain, Hash, Identity};
+use known_tools::KnownTools;
 use memo::Memo;
 use released::{Releases, times};
 use source::{CLIENT, ItemId, Order, Origin, Source, SourceBytes};
@@ -446,7 +448,8 @@ impl Transcript {
     pub fn request_key(&self) -> Hash {
         let upstream = self.sources.iter().filter(|source| source.origin == Origin::Upstream);
         let upstream = upstream.map(|source| &*source.bytes);
-        request_key(&self.identity.key, self.identity.caller, std::iter::once(&*self.body).chain(upstream))
+        let (key, caller) = (&self.identity.key, self.identity.caller);
+        request_key(key, caller, self.request.digest(&self.body, key), upstream)
     }
 
     /// The checkpoint of the first items, where these are the client's.
@@ -492,9 +495,17 @@ impl Transcript {
         if tools().next().is_none() {
             return Estimate::ZERO;
         }
+        if let Some(known) = self.only_known_tools() {
+            return known.counted.get_or_init(count).scaled(self.token_factor);
+        }
         let tools = tools();
         let key = self.identity.key.hash_all(Domain::Tokens, std::iter::once(&b"tools"[..]).chain(tools));
         self.memo.derive(key, count).scaled(self.token_factor)
+    }
+
+    /// The list of the tools that are declared, if it is known and there are no others.
+    fn only_known_tools(&self) -> Option<&KnownTools> {
+        self.request.only_known_tools().filter(|_| self.sources.is_empty()).map(|known| &**known)
     }
 
     /// The newest `most` calls, the newest first.

@@ -3,6 +3,8 @@
 
 use super::call::{ToolCall, in_namespace};
 use super::checkpoint::Checkpoint;
+use super::identity::{Hash, HashKey};
+use super::known_tools::KnownTools;
 use super::message::Message;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -28,6 +30,19 @@ impl Tool {
     pub fn full_name<'a>(&self, body: &'a [u8]) -> Option<Cow<'a, str>> {
         Some(in_namespace(self.namespace, decode(self.name?, body), body))
     }
+
+    /// The same tool where its bytes are at `to` instead of at `from`, which is not after it.
+    pub(crate) fn moved(&self, from: usize, to: usize) -> Self {
+        let span = |span: Span| Span::new(span.start as usize + to - from, span.end as usize + to - from);
+        let text = |text: Str| Str { span: span(text.span), ..text };
+        Self {
+            span: span(self.span),
+            name: self.name.map(text),
+            namespace: self.namespace.map(text),
+            description: self.description.map(text),
+            parameters: self.parameters.map(span),
+        }
+    }
 }
 
 /// The effect of `tool_choice` (or the deprecated `function_call`).
@@ -46,6 +61,8 @@ pub enum Choice {
 pub struct Request {
     /// Every member of the top object, in order.
     pub members: Vec<Member>,
+    /// The digest of the body, where that was hashed before it was read.
+    pub digest: Option<Hash>,
     /// The top object with its braces.
     pub span: Span,
     pub model: Option<Str>,
@@ -67,6 +84,10 @@ pub struct Request {
     /// The `messages` array with its brackets.
     pub messages_span: Span,
     pub tools: Vec<Tool>,
+    /// The list of tools among its members with its brackets; of several, the last.
+    pub tool_list: Option<Span>,
+    /// That list, where an earlier request of the conversation had it too.
+    pub known_tools: Option<Arc<KnownTools>>,
     /// The namespaces and servers of tools that it describes, each by its own name; their tools are elsewhere.
     pub namespaces: Vec<Tool>,
     /// A list of tools is present, be it empty.
@@ -111,6 +132,11 @@ impl Request {
     /// The value of the member `name`, if it is present.
     pub fn value(&self, body: &[u8], name: &str) -> Option<Span> {
         self.members.iter().find(|member| is_named(member.key, body, name)).map(|member| member.value)
+    }
+
+    /// The digest of its body.
+    pub fn digest(&self, body: &[u8], key: &HashKey) -> Hash {
+        self.digest.unwrap_or_else(|| key.digest(body))
     }
 
     /// The model's name; empty where there is none.

@@ -5,6 +5,7 @@
 use super::fact::Record;
 use super::fact::body::{parse_number, split_hash};
 use super::identity::{Domain, Hash, HashKey};
+use smallvec::SmallVec;
 
 /// Within this time an equal call is one for a client that lost the answer: the openai packages wait ten minutes for one.
 pub const AGAIN_WITHIN_MS: u64 = 15 * 60_000;
@@ -56,12 +57,17 @@ impl Record for Use {
     }
 }
 
-/// The key of a request with this body, and with these bytes of the conversation that the upstream keeps: equal for equal
-/// bytes of one caller alone.
-pub fn request_key<'a>(key: &HashKey, caller: Hash, bytes: impl IntoIterator<Item = &'a [u8]>) -> Hash {
-    let caller = caller.0.to_le_bytes();
-    let mut parts: Vec<&[u8]> = vec![b"bytes", &caller];
-    bytes.into_iter().for_each(|part| parts.push(part));
+/// The key of a request whose body has this digest, with these bytes of the conversation that the upstream keeps: equal for
+/// equal bytes of one caller alone.
+pub fn request_key<'a>(
+    key: &HashKey,
+    caller: Hash,
+    body: Hash,
+    upstream: impl IntoIterator<Item = &'a [u8]>,
+) -> Hash {
+    let (caller, body) = (caller.0.to_le_bytes(), body.0.to_le_bytes());
+    let mut parts = SmallVec::<[&[u8]; 4]>::from_slice(&[b"body", &caller, &body]);
+    upstream.into_iter().for_each(|part| parts.push(part));
     key.hash(Domain::Request, &parts)
 }
 

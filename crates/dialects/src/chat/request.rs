@@ -137,15 +137,17 @@ fn parse_tools(request: &mut Request, scanner: &mut Scanner<'_>) -> Result<(), F
         return Ok(());
     }
     request.declares_tools = true;
-    scanner.array()?;
-    while scanner.element()? {
-        let tool = parse_tool(scanner)?;
-        request.tools.push(tool);
-        if request.tools.len() > MOST_TOOLS {
-            return Err(Fault::Crowded);
+    let start = scanner.at();
+    if !request.take_known_tools(scanner) {
+        scanner.array()?;
+        while scanner.element()? {
+            let tool = parse_tool(scanner)?;
+            request.tools.push(tool);
+            request_body::check_tools(request)?;
         }
     }
-    Ok(())
+    request.tool_list = Some(Span::new(start, scanner.at()));
+    request_body::check_tools(request)
 }
 
 /// As [`parse`], for a body whose first [`Checkpoint::bytes`] are those that `known` was read from. A
@@ -179,10 +181,9 @@ fn go_on(body: &[u8], known: &Arc<Checkpoint>) -> Result<(Request, Option<Head>)
     Ok((request, Some(head)))
 }
 
-/// Most messages and tools that are read: a body of nothing but `{},` takes a hundred times its bytes in memory. The
-/// longest recorded conversation has 300 messages, and no provider accepts more than some hundreds of tools.
+/// Most messages that are read: a body of nothing but `{},` takes a hundred times its bytes in memory. The longest recorded
+/// conversation has 300 messages.
 const MOST_MESSAGES: usize = 64 * 1024;
-const MOST_TOOLS: usize = 8 * 1024;
 
 /// Most conversations have fewer messages than that, so that their list grows once at most.
 const BYTES_A_MESSAGE: usize = 1024;
@@ -456,7 +457,7 @@ mod resuming {
     use std::sync::atomic::Ordering;
 
     fn plain(request: &Request) -> String {
-        format!("{:?}", Request { checkpoint: None, ..request.clone() })
+        format!("{:?}", Request { checkpoint: None, known_tools: None, ..request.clone() })
     }
 
     #[test]

@@ -11,9 +11,8 @@ use wire::body::{Fault, Kind, Scanner, Span, Str};
 use wire::json::{decode, decode_bytes, in_one_case};
 use wire::members::{Member, SeenMembers, string_or_skip, whole_number_or_skip};
 
-/// Most items and tools that are read: see the limits of chat completions.
+/// Most items that are read: see the limits of chat completions.
 const MOST_ITEMS: usize = 64 * 1024;
-const MOST_TOOLS: usize = 8 * 1024;
 
 /// Reads a request body.
 ///
@@ -140,7 +139,13 @@ fn parse_member(
         b"system" => parse_instructions(request, scanner)?,
         b"tools" => {
             request.declares_tools = kind == Kind::Array;
-            parse_tools(request, scanner)?;
+            if !request.take_known_tools(scanner) {
+                parse_tools(request, scanner)?;
+            }
+            request.tool_list = request.declares_tools.then(|| Span::new(start, scanner.at()));
+            // A set of tools is a namespace too.
+            request.declares_elsewhere |= !request.namespaces.is_empty();
+            request_body::check_tools(request)?;
         }
         b"mcp_servers" => {
             let servers = scanner.skip()?;
@@ -261,9 +266,7 @@ fn parse_tools(request: &mut Request, scanner: &mut Scanner<'_>) -> Result<(), F
     scanner.array()?;
     while scanner.element()? {
         parse_tool(request, scanner)?;
-        if request.tools.len() > MOST_TOOLS {
-            return Err(Fault::Crowded);
-        }
+        request_body::check_tools(request)?;
     }
     Ok(())
 }

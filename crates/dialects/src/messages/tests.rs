@@ -186,7 +186,8 @@ fn a_request_that_is_read_from_a_checkpoint_reads_the_same_wherever_its_prefix_e
         messages.push(answered(&[result(&one), result(&two), text("note")]));
     }
     let body = conversation(&messages);
-    let plain = |request: Request| format!("{:?}", Request { checkpoint: None, ..request });
+    let plain =
+        |request: Request| format!("{:?}", Request { checkpoint: None, known_tools: None, ..request });
     let whole = plain(parse(&body).unwrap());
     for bytes in (0..body.len()).step_by(7) {
         let first = request::resume(&body, None, |_| bytes).unwrap();

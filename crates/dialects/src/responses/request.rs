@@ -16,9 +16,8 @@ use wire::body::{Fault, Kind, Scanner, Span, Str};
 use wire::json::{decode, decode_bytes, in_one_case};
 use wire::members::{Member, SeenMembers, differs_in_case, members_of, string_or_skip, whole_number_or_skip};
 
-/// Most items and tools that are read: see the limits of chat completions.
+/// Most items that are read: see the limits of chat completions.
 const MOST_ITEMS: usize = 64 * 1024;
-const MOST_TOOLS: usize = 8 * 1024;
 
 /// Reads a request body.
 ///
@@ -183,6 +182,11 @@ fn settle_shell_calls(request: &mut Request) {
 
 /// Whether a shell runs in a container of the provider's; `None` if the tool is no shell.
 fn shell_environment(tool: &Tool, body: &[u8]) -> Option<bool> {
+    // A shell has its type for a name, as some functions have too.
+    let name = tool.name.map(|name| decode_bytes(name, body))?;
+    if !matches!(&*name, b"local_shell" | b"shell") {
+        return None;
+    }
     let members = members_of(body, tool.span);
     let value = |name: &[u8]| {
         let is_it = |member: &&Member| *decode_bytes(member.key, body) == *name;
@@ -229,7 +233,11 @@ fn parse_member(
         b"instructions" => request.instructions = string_or_skip(scanner)?.into_iter().collect(),
         b"tools" => {
             request.declares_tools = kind == Kind::Array;
-            parse_tools(request, scanner, None)?;
+            if !request.take_known_tools(scanner) {
+                parse_tools(request, scanner, None)?;
+            }
+            request.tool_list = request.declares_tools.then(|| Span::new(start, scanner.at()));
+            request_body::check_tools(request)?;
         }
         b"tool_choice" => request.choice = parse_choice(scanner)?,
         b"stream" => {
@@ -418,9 +426,7 @@ fn parse_tools(
     while scanner.element()? {
         let span = scanner.skip()?;
         parse_tool(request, scanner.text(), span, namespace)?;
-        if request.tools.len() > MOST_TOOLS {
-            return Err(Fault::Crowded);
-        }
+        request_body::check_tools(request)?;
     }
     Ok(())
 }

@@ -88,7 +88,7 @@ fn the_same_call_of_the_same_request_is_handed_out_again_without_counting_and_no
         (3, true, [true, false, false, false, false]),
         (1, false, [true, false, false, false, false]),
     ] {
-        let own = request_key(&identity.key, identity.caller, [request.body()]);
+        let own = request_key(&identity.key, identity.caller, identity.key.digest(request.body()), []);
         let call =
             use_key(&identity.key, own, "make_image", canonical_hash("{\"of\":\"a cat\"}", &identity.key));
         let brought_by = if is_same { own } else { Hash(1) };

@@ -11,7 +11,7 @@ fn an_input_member_in_another_case_is_not_read_as_input() {
 }
 
 fn plain(request: &Request) -> String {
-    format!("{:?}", Request { checkpoint: None, ..request.clone() })
+    format!("{:?}", Request { checkpoint: None, known_tools: None, ..request.clone() })
 }
 
 /// A stateless conversation: a system item, then turns with reasoning, two calls, their outputs and a text.

@@ -1,0 +1,81 @@
+//! Lists of tools that requests declare after their messages: at another position in every request, and always with the same
+//! bytes. Such a list is read once. Knows no dialect.
+
+use super::checkpoint::Checkpoint;
+use super::identity::{Domain, Hash, HashKey};
+use super::memo::{Derived, Memo};
+use super::request::{Request, Tool};
+use super::tokens::Estimate;
+use std::sync::{Arc, OnceLock};
+use wire::body::{Scanner, Span};
+
+/// A list of tools as it is written, and what was read of it. The memo keeps it; checkpoints only refer to it, since many
+/// conversations declare the same tools.
+#[derive(Debug)]
+pub struct KnownTools {
+    bytes: Box<[u8]>,
+    /// As spans of these bytes.
+    tools: Vec<Tool>,
+    namespaces: Vec<Tool>,
+    /// A hash of the tools' names.
+    pub(crate) names: OnceLock<Hash>,
+    /// The estimate of their definitions.
+    pub(crate) counted: OnceLock<Estimate>,
+}
+
+impl Derived for KnownTools {
+    fn weight(&self) -> usize {
+        self.bytes.len() + (self.tools.len() + self.namespaces.len()) * size_of::<Tool>()
+    }
+}
+
+impl KnownTools {
+    fn of(request: &Request, list: Span, body: &[u8]) -> Self {
+        let start = list.range().start;
+        let within = |tools: &[Tool]| {
+            let own = tools.iter().filter(|tool| list.start <= tool.span.start && tool.span.end <= list.end);
+            own.map(|tool| tool.moved(start, 0)).collect()
+        };
+        Self {
+            bytes: list.of(body).into(),
+            tools: within(&request.tools),
+            namespaces: within(&request.namespaces),
+            names: OnceLock::new(),
+            counted: OnceLock::new(),
+        }
+    }
+}
+
+impl Checkpoint {
+    /// Keeps the tools that `request`, which was read from `body`, declares after its messages: for requests that go on
+    /// from here.
+    pub fn keep_tools(&self, request: &Request, body: &[u8], key: &HashKey, memo: &dyn Memo) {
+        let is_after = |list: &Span| list.range().start >= self.bytes() && !request.has_odd_text;
+        let Some(list) = request.tool_list.filter(is_after) else { return };
+        let name = key.hash(Domain::Prefix, &[b"tools", list.of(body)]);
+        let tools = memo.derive(name, || KnownTools::of(request, list, body));
+        self.know_tools(&tools);
+    }
+}
+
+impl Request {
+    /// Takes the tools of the list before which `scanner` is, if an earlier request of the conversation declared the same
+    /// list; says whether it did.
+    pub fn take_known_tools(&mut self, scanner: &mut Scanner<'_>) -> bool {
+        let known = self.checkpoint.as_ref().and_then(|checkpoint| checkpoint.tools());
+        let at = scanner.at();
+        let Some(known) = known.filter(|known| scanner.text()[at..].starts_with(&known.bytes)) else {
+            return false;
+        };
+        self.tools.extend(known.tools.iter().map(|tool| tool.moved(0, at)));
+        self.namespaces.extend(known.namespaces.iter().map(|tool| tool.moved(0, at)));
+        scanner.pass(known.bytes.len());
+        self.known_tools = Some(known);
+        true
+    }
+
+    /// The list of tools that it took, if it declares no others.
+    pub(crate) fn only_known_tools(&self) -> Option<&Arc<KnownTools>> {
+        self.known_tools.as_ref().filter(|known| known.tools.len() == self.tools.len())
+    }
+}
