@@ -5,11 +5,15 @@
 
 use super::identity::{Domain, Hash, HashKey};
 use crate::message::{Content, Message, Role};
+use smallvec::SmallVec;
 use std::borrow::Cow;
 use wire::body::{Scanner, Span};
 use wire::json::{decode, decode_bytes};
 
 type Piece<'a> = Cow<'a, [u8]>;
+
+/// Most messages have one text.
+type Pieces<'a> = SmallVec<[Piece<'a>; 6]>;
 
 /// The digest after `before` and one more message; `content` is the hash of its content, `calls` are its keys.
 pub(super) fn context_after(
@@ -18,7 +22,7 @@ pub(super) fn context_after(
     calls: impl Iterator<Item = Hash>,
     key: &HashKey,
 ) -> Hash {
-    let mut bytes = Vec::with_capacity(64);
+    let mut bytes = SmallVec::<[u8; 128]>::new();
     for hash in [before, content].into_iter().chain(calls) {
         bytes.extend_from_slice(&hash.0.to_le_bytes());
     }
@@ -45,17 +49,17 @@ pub(super) fn content_hash(message: &Message, body: &[u8], key: &HashKey) -> Has
     let named = |tag: &'static [u8], text: Option<_>| {
         text.map(|text| [Piece::Borrowed(tag), decode_bytes(text, body)]).into_iter().flatten()
     };
-    let mut pieces: Vec<Piece<'_>> = Vec::new();
+    let mut pieces = Pieces::new();
     match message.role {
         Role::System | Role::User => {
             let role: &[u8] = if message.role == Role::User { b"user" } else { b"system" };
             pieces.push(role.into());
             pieces.extend(named(b"name", message.name));
-            pieces.extend(content(&message.content, body));
+            add_content(&message.content, body, &mut pieces);
         }
         Role::Assistant => {
             pieces.push(b"assistant".into());
-            pieces.extend(content(&message.content, body));
+            add_content(&message.content, body, &mut pieces);
         }
         Role::Tool => {
             pieces.push(b"tool".into());
@@ -65,7 +69,7 @@ pub(super) fn content_hash(message: &Message, body: &[u8], key: &HashKey) -> Has
                 // Results are hashed as written: a client always sends a result in the same form, and most bytes of a
                 // conversation are results.
                 Content::Text(text) => pieces.extend([Piece::Borrowed(b"text"), text.raw(body).into()]),
-                other => pieces.extend(content(other, body)),
+                other => add_content(other, body, &mut pieces),
             }
         }
         Role::Other => pieces.extend([b"other".into(), message.span.of(body).into()]),
@@ -73,47 +77,44 @@ pub(super) fn content_hash(message: &Message, body: &[u8], key: &HashKey) -> Has
     key.hash_all(Domain::Context, pieces.iter().map(|piece| &**piece))
 }
 
-/// The content of a message: its texts without surrounding white space, joined where no other part comes between, and
+/// Adds the content of a message: its texts without surrounding white space, joined where no other part comes between, and
 /// its other parts. None, null and "" are no content.
-fn content<'a>(content: &Content, body: &'a [u8]) -> Vec<Piece<'a>> {
-    let text = |text: Cow<'a, str>| match text {
-        Cow::Borrowed(text) => Piece::Borrowed(text.trim().as_bytes()),
-        Cow::Owned(text) => text.trim().as_bytes().to_vec().into(),
-    };
-    let mut pieces = Vec::new();
+fn add_content<'a>(content: &Content, body: &'a [u8], pieces: &mut Pieces<'a>) {
     match content {
         Content::Absent | Content::Null(_) => {}
-        Content::Text(said) => pieces.extend([Piece::Borrowed(b"text"), text(decode(*said, body))]),
+        Content::Text(said) => add_text(decode(*said, body), pieces),
         Content::Other(span) => pieces.extend([Piece::Borrowed(b"value"), span.of(body).into()]),
         Content::Parts { parts, .. } => {
-            let mut so_far = String::new();
+            let mut so_far = Cow::Borrowed("");
             for part in parts {
                 match part.text {
-                    Some(more) => so_far.push_str(&decode(more, body)),
+                    Some(first) if so_far.is_empty() => so_far = decode(first, body),
+                    Some(more) => so_far.to_mut().push_str(&decode(more, body)),
                     None => {
-                        pieces.extend([Piece::Borrowed(b"text"), text(std::mem::take(&mut so_far).into())]);
+                        add_text(std::mem::take(&mut so_far), pieces);
                         pieces.push(b"part".into());
                         pieces.extend(part_pieces(part.span, body));
                     }
                 }
             }
-            pieces.extend([Piece::Borrowed(b"text"), text(so_far.into())]);
+            add_text(so_far, pieces);
         }
     }
-    without_blanks(pieces)
 }
 
-/// Leaves out empty texts, so that clients may represent no content in their own way.
-fn without_blanks(pieces: Vec<Piece<'_>>) -> Vec<Piece<'_>> {
-    let mut kept: Vec<Piece<'_>> = Vec::with_capacity(pieces.len());
-    for piece in pieces {
-        if piece.is_empty() && kept.last().is_some_and(|tag| **tag == *b"text") {
-            kept.pop();
-        } else {
-            kept.push(piece);
+/// Adds a text, unless it is blank: clients represent no content in their own ways.
+fn add_text<'a>(text: Cow<'a, str>, pieces: &mut Pieces<'a>) {
+    let text = match text {
+        Cow::Borrowed(text) => Piece::Borrowed(text.trim().as_bytes()),
+        Cow::Owned(mut text) => {
+            text.truncate(text.trim_end().len());
+            text.drain(..text.len() - text.trim_start().len());
+            text.into_bytes().into()
         }
+    };
+    if !text.is_empty() {
+        pieces.extend([Piece::Borrowed(b"text"), text]);
     }
-    kept
 }
 
 /// Whether two parts that are not text have equal members, whatever their order and marks for the provider's

@@ -12,8 +12,9 @@ const LEAST_DIGITS: usize = 16;
 /// and the tool's own name hold none. If not, the key needs the conversation's content.
 pub fn is_random(id: &[u8], name: &str) -> bool {
     // By windows: building a substring searcher takes longer than scanning so short a text.
-    let has_name = !name.is_empty() && id.windows(name.len()).any(|part| part == name.as_bytes());
-    let text = std::str::from_utf8(id).ok().filter(|_| has_name);
+    let is_name = |part: &[u8]| part.first() == name.as_bytes().first() && part == name.as_bytes();
+    let has_name = !name.is_empty() && id.windows(name.len()).any(is_name);
+    let text = has_name.then(|| std::str::from_utf8(id).ok()).flatten();
     let without_name = text.map(|id| id.replace(name, "-"));
     let id = without_name.as_ref().map_or(id, |id| id.as_bytes());
     let runs = id.split(|byte| !byte.is_ascii_alphanumeric());

@@ -45,7 +45,11 @@ impl Table {
     fn find(&self, key: &Hash, now_ms: u64) -> Option<AnyRecords> {
         match self {
             Self::Counted(table) => table.find(key, now_ms),
-            Self::Weighed(table) => table.get(key).map(|(records, _)| records),
+            // Most keys are unknown, and moka makes a note of every look-up that finds nothing.
+            Self::Weighed(table) => {
+                let known = table.contains_key(key).then(|| table.get(key)).flatten();
+                known.map(|(records, _)| records)
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 //! small pieces (names, ids, arguments, notices), never on whole bodies.
 
 use super::body::{Fault, Kind, Scanner, Span, Str};
+use super::piece::{PIECE, before_backslash};
 use std::borrow::Cow;
 
 /// The text of a string read from `text`; lone surrogates become U+FFFD.
@@ -47,17 +48,36 @@ pub fn is_named(string: Str, text: &[u8], name: &str) -> bool {
 pub fn unescape(raw: &[u8]) -> String {
     let mut out = Vec::with_capacity(raw.len());
     let mut rest = raw;
-    while let Some(plain) = memchr::memchr(b'\\', rest) {
+    // Escapes are close to each other: a search and a copy for each would take longer than these short pieces.
+    while let Some(piece) = rest.first_chunk() {
+        out.extend_from_slice(piece);
+        let plain = before_backslash(piece);
+        if plain == PIECE {
+            rest = &rest[PIECE..];
+        } else {
+            out.truncate(out.len() - (PIECE - plain));
+            rest = push_unescaped(&rest[plain..], &mut out);
+        }
+    }
+    while let Some(plain) = rest.iter().position(|byte| *byte == b'\\') {
         out.extend_from_slice(&rest[..plain]);
-        let (used, character) = unescape_one(&rest[plain..]);
-        out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
-        rest = &rest[plain + used..];
+        rest = push_unescaped(&rest[plain..], &mut out);
     }
     out.extend_from_slice(rest);
     match String::from_utf8(out) {
         Ok(text) => text,
         Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
     }
+}
+
+/// Appends the character of the escape at the start of `raw`; returns what follows it.
+fn push_unescaped<'a>(raw: &'a [u8], out: &mut Vec<u8>) -> &'a [u8] {
+    let (used, character) = unescape_one(raw);
+    match u8::try_from(character) {
+        Ok(byte) if byte.is_ascii() => out.push(byte),
+        _ => out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes()),
+    }
+    &raw[used..]
 }
 
 /// Appends `text` escaped as a JSON string, without quotes.
@@ -262,6 +282,29 @@ fn unescape_unicode(raw: &[u8]) -> (usize, char) {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn escapes_are_resolved_wherever_they_are() {
+        for length in 0..40 {
+            for (escape, meant) in [
+                (r"\n", "\n"),
+                (r"\\", "\\"),
+                (r"\u00e9", "é"),
+                (r"\ud83d\ude00", "😀"),
+                (r"\u12", "\u{fffd}12"),
+                ("\\", "\\"),
+            ] {
+                for (before, after) in
+                    [("x".repeat(length), String::new()), ("é".repeat(length), "y".repeat(20))]
+                {
+                    let at_end = escape == "\\" && !after.is_empty();
+                    let raw = format!("{before}{escape}{after}");
+                    let expected = format!("{before}{meant}{after}");
+                    assert!(at_end || unescape(raw.as_bytes()) == expected, "{raw}");
+                }
+            }
+        }
+    }
 
     fn canon(text: &str) -> String {
         String::from_utf8(canonical(text.as_bytes())).unwrap()

@@ -9,6 +9,7 @@ pub mod hidden_unicode;
 pub mod json;
 pub mod json_strings;
 pub mod members;
+mod piece;
 pub mod plural;
 pub mod sniff;
 pub mod splice;

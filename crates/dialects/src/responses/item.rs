@@ -4,6 +4,7 @@
 use crate::content::{MOST_PARTS, parse_arguments, parse_content_of};
 use model::call::{Arguments, ToolCall};
 use model::message::{Content, Part, Role};
+use std::borrow::Cow;
 use wire::body::{Fault, Kind, Scanner, Span, Str};
 use wire::json::{decode, decode_bytes, in_one_case};
 use wire::members::{Member, SeenMembers, members_of, string_or_skip};
@@ -195,9 +196,14 @@ const DECISIVE: [&[u8]; 13] = [
 
 impl Read {
     fn member(&mut self, key: &[u8], scanner: &mut Scanner<'_>, seen: &mut SeenMembers) -> Result<(), Fault> {
-        let folded = in_one_case(key);
-        if let Some(at) = DECISIVE.iter().position(|name| *name == &*folded) {
-            self.ambiguous |= seen.once(at as u32).is_err() || !DECISIVE.contains(&key);
+        let of = |key: &[u8]| DECISIVE.iter().position(|name| *name == key);
+        let exact = of(key);
+        let decisive = exact.or_else(|| match in_one_case(key) {
+            Cow::Owned(folded) => of(&folded),
+            Cow::Borrowed(_) => None,
+        });
+        if let Some(at) = decisive {
+            self.ambiguous |= seen.once(at as u32).is_err() || exact.is_none();
         }
         let member = match key {
             b"type" => &mut self.kind,

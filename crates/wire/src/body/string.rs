@@ -3,6 +3,7 @@
 
 use super::block::{BLOCK, Columns, IS_USUAL_ESCAPE, after_backslash};
 use super::{Fault, Scanner, Span, Str};
+use crate::piece::{PIECE, before_escape_or_end};
 use memchr::memchr2;
 
 /// The escapes of a string. Several strings or blocks together have the greatest of theirs.
@@ -26,7 +27,10 @@ impl Scanner<'_> {
         }
         self.at += 1;
         let start = self.at;
-        self.at += memchr2(b'"', b'\\', &self.text[start..]).ok_or(Fault::Syntax)?;
+        let rest = &self.text[start..];
+        // Most strings are short.
+        let near = rest.first_chunk().map(before_escape_or_end).filter(|near| *near < PIECE);
+        self.at += near.or_else(|| memchr2(b'"', b'\\', rest)).ok_or(Fault::Syntax)?;
         let escapes = if self.text[self.at] == b'"' {
             self.at += 1;
             Escapes::None
