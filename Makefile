@@ -16,7 +16,7 @@ FUZZ_SECONDS ?= 60
 FUZZ := cargo run --locked --quiet --profile fuzz --package toolrein-fuzz --
 GUIDED = target/fuzz-guided/$$(rustc -vV | sed -n "s/^host: //p")/release/guided
 
-.PHONY: help test test-fast check deny audit sbom demo release bench instructions gate growth soak compare eval \
+.PHONY: help test test-fast check deny audit sbom demo release bench core instructions gate growth soak compare eval \
 	servers fuzz fuzz-guided site package packages static empty-root recording cargo-deb cargo-deny cargo-cyclonedx mdbook debian nginx valgrind clients deploy-tools
 
 help:
@@ -35,9 +35,10 @@ help:
 	@echo "make site       the documentation as a site, with every page as Markdown and llms.txt: target/site"
 	@echo "make fuzz       fuzzes every parser of outside input, FUZZ_SECONDS each (60); needs nothing but Rust"
 	@echo "make fuzz-guided  the same under libFuzzer, guided by coverage; installs nightly Rust and cargo-fuzz"
-	@echo "make bench      the core alone, then the whole program compared with nginx: the table of docs/performance.md; a quarter of an hour"
-	@echo "make instructions  instructions per request under callgrind: benches/instructions.txt"
-	@echo "make gate       fails where a request takes more instructions than benches/instructions.txt states"
+	@echo "make bench      the whole program beside nginx: the table of docs/performance.md, with its bounds; a quarter of an hour"
+	@echo "make core       the core alone: scan, fold, rewrite, judge, SSE"
+	@echo "make instructions  instructions per request under callgrind: benches/instructions.txt and its table in docs/performance.md"
+	@echo "make gate       fails where a request takes more instructions than benches/instructions.txt states, or than its bound"
 	@echo "make growth     how the cost grows: the plots of docs/performance.md"
 	@echo "make soak       mixed traffic with 1,000 streams for 10 minutes, then 10,000 idle streams: SECONDS=60 make soak"
 	@echo "make servers    real servers (llama.cpp, LiteLLM, OGX, vLLM) with real clients: SERVERS=llama make servers"
@@ -159,12 +160,15 @@ compare: nginx release
 # The program under test has the first processor, the load the second.
 COMPARE := ulimit -n "$$(ulimit -Hn)"; taskset -c 1 target/release/examples/compare target/release/toolrein
 
-bench: compare
-	cargo bench --locked
+bench: compare valgrind
 	$(COMPARE) table docs/performance.md
+
+core:
+	cargo bench --locked
 
 instructions: compare valgrind
 	$(COMPARE) instructions benches/instructions.txt
+	$(COMPARE) page benches/instructions.txt docs/performance.md
 
 # The load is no part of the count, so it comes from a debug build, which the tests need too.
 gate: release valgrind

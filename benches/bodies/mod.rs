@@ -183,16 +183,16 @@ pub fn reply(api: Api) -> String {
         Api::Chat => format!(
             r#"{{"id":"chatcmpl-B9MBs8CjcvOU2jLn4n570S5qMJKcT","object":"chat.completion","created":1741569952,"model":"gpt-4o-mini-2024-07-18","choices":[{{"index":0,"message":{{"role":"assistant","content":"{text}","refusal":null,"annotations":[]}},"logprobs":null,"finish_reason":"stop"}}],"usage":{{"prompt_tokens":19,"completion_tokens":10,"total_tokens":29,"prompt_tokens_details":{{"cached_tokens":0,"audio_tokens":0}},"completion_tokens_details":{{"reasoning_tokens":0}}}},"service_tier":"default","system_fingerprint":"fp_06737a9306"}}"#
         ),
-        Api::Responses => response("completed", &text_item(TEXT), 100),
+        Api::Responses => response("completed", &text_item(TEXT)),
         Api::Messages => whole_message(&format!(r#"{{"type":"text","text":"{text}"}}"#), r#""end_turn""#),
     }
 }
 
-/// A streamed reply of text: so many events in all. Those of a response's life hold `instructions` of so many bytes.
-pub fn stream(api: Api, events: usize, instructions: usize) -> Vec<Vec<u8>> {
+/// A streamed reply of text: so many events in all.
+pub fn stream(api: Api, events: usize) -> Vec<Vec<u8>> {
     match api {
         Api::Chat => text_stream(events - 2),
-        Api::Responses => response_stream(events, instructions),
+        Api::Responses => response_stream(events),
         Api::Messages => message_stream(events),
     }
 }
@@ -210,9 +210,9 @@ pub fn text_stream(chunks: usize) -> Vec<Vec<u8>> {
 /// The id of every reply of the Responses API.
 pub const RESPONSE_ID: &str = "resp_68a1b7d1c0a481919f3f2d4b6c8e0a12";
 
-/// A response with this `output`, and `instructions` of so many bytes.
-fn response(status: &str, output: &str, instructions: usize) -> String {
-    let instructions = Text(23).prose(instructions);
+/// A response with this `output`.
+fn response(status: &str, output: &str) -> String {
+    let instructions = Text(23).prose(100);
     format!(
         r#"{{"id":"{RESPONSE_ID}","object":"response","created_at":1741570283,"status":"{status}","error":null,"incomplete_details":null,"instructions":"{instructions}","model":"gpt-4.1-mini-2025-04-14","output":[{output}],"parallel_tool_calls":true,"previous_response_id":null,"reasoning":{{"effort":null,"summary":null}},"store":true,"temperature":0.2,"text":{{"format":{{"type":"text"}}}},"tool_choice":"auto","tools":[],"usage":{{"input_tokens":19,"input_tokens_details":{{"cached_tokens":0}},"output_tokens":10,"output_tokens_details":{{"reasoning_tokens":0}},"total_tokens":29}}}}"#
     )
@@ -257,9 +257,8 @@ fn message_stream(events: usize) -> Vec<Vec<u8>> {
     all
 }
 
-/// A streamed reply of the Responses API: so many events in all, of which those of the response's life hold
-/// `instructions` of so many bytes.
-fn response_stream(events: usize, instructions: usize) -> Vec<Vec<u8>> {
+/// A streamed reply of the Responses API: so many events in all.
+fn response_stream(events: usize) -> Vec<Vec<u8>> {
     let mut text = Text(3);
     let mut number = 0;
     let mut event = |kind: &str, members: &str| {
@@ -273,8 +272,7 @@ data: {{"type":"{kind}","sequence_number":{},{members}}}
         )
         .into_bytes()
     };
-    let life =
-        |status: &str, output: &str| format!(r#""response":{}"#, response(status, output, instructions));
+    let life = |status: &str, output: &str| format!(r#""response":{}"#, response(status, output));
     let at = r#""item_id":"msg_68a1b7d2","output_index":0,"content_index":0"#;
     let part =
         |text: &str| format!(r#"{at},"part":{{"type":"output_text","text":"{text}","annotations":[]}}"#);

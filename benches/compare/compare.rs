@@ -13,6 +13,7 @@
 mod acting;
 #[path = "../bodies/mod.rs"]
 mod bodies;
+mod bounds;
 mod floor;
 mod growth;
 mod instructions;
@@ -29,7 +30,7 @@ use std::path::Path;
 /// Chunks of one stream.
 pub const CHUNKS: usize = 200;
 
-const USAGE: &str = "usage: compare PATH_OF_TOOLREIN table [FILE] | cpu SIZE | cpu acting | cpu stream | cpu responses | cpu chain | instructions [FILE [ROW [FOLDER_FOR_PROFILES]]] \
+const USAGE: &str = "usage: compare PATH_OF_TOOLREIN table [PAGE] | chain | instructions [FILE [ROW [FOLDER_FOR_PROFILES]]] | page FILE PAGE \
                      | gate FILE | growth FOLDER | soak SECONDS, or: compare floor PORT UPSTREAM";
 
 fn main() {
@@ -40,10 +41,14 @@ fn main() {
             runtime.block_on(floor::serve(port.parse().unwrap(), upstream.parse().unwrap()));
         }
         [program, "table"] => print!("{}", runtime.block_on(table::measured(program))),
-        [program, "table", file] => {
-            write_between(Path::new(file), &runtime.block_on(table::measured(program)));
+        [program, "table", page] => {
+            write_between(Path::new(page), TABLE, &runtime.block_on(table::measured(program)));
         }
-        [program, "cpu", only] => print!("{}", runtime.block_on(table::cpu(program, only))),
+        [program, "chain"] => print!("{}", runtime.block_on(table::chain(program))),
+        [_, "page", file, page] => {
+            let recorded = fs::read_to_string(file).unwrap();
+            write_between(Path::new(page), COUNTS, &instructions::documented(&recorded));
+        }
         [program, "instructions", ref rest @ ..] => {
             let (row, kept) = (rest.get(1).copied(), rest.get(2).map(Path::new));
             let text = runtime.block_on(instructions::counted(program, row, kept));
@@ -52,10 +57,9 @@ fn main() {
         }
         [program, "gate", file] => {
             let recorded = fs::read_to_string(file).unwrap();
-            let (text, above) = runtime.block_on(instructions::compared(program, &recorded));
-            println!("{:<32}{:>12}{:>12}\n{text}", "instructions", "recorded", "now");
-            if !above.is_empty() {
-                eprintln!("above {file}: {}", above.join("; "));
+            let wrong = runtime.block_on(instructions::compared(program, &recorded));
+            if !wrong.is_empty() {
+                eprintln!("{} things are wrong:\n{}", wrong.len(), wrong.join("\n"));
                 std::process::exit(1);
             }
         }
@@ -68,14 +72,15 @@ fn main() {
     }
 }
 
-/// The lines before and after the table in a document.
-const MARKS: [&str; 2] = ["<!-- measured by make bench -->", "<!-- end -->"];
+/// The lines before and after a table in a document.
+type Marks = [&'static str; 2];
+const TABLE: Marks = ["<!-- measured by make bench -->", "<!-- end of make bench -->"];
+const COUNTS: Marks = ["<!-- counted by make instructions -->", "<!-- end of make instructions -->"];
 
-fn write_between(file: &Path, table: &str) {
-    let text = fs::read_to_string(file).unwrap();
-    let start =
-        text.find(MARKS[0]).map(|at| at + MARKS[0].len()).unwrap_or_else(|| panic!("no {}", MARKS[0]));
-    let end = start + text[start..].find(MARKS[1]).unwrap_or_else(|| panic!("no {}", MARKS[1]));
-    fs::write(file, format!("{}\n\n{}\n{}", &text[..start], table.trim(), &text[end..])).unwrap();
-    println!("written to {}:\n\n{table}", file.display());
+fn write_between(page: &Path, [before, after]: Marks, table: &str) {
+    let text = fs::read_to_string(page).unwrap();
+    let start = text.find(before).map(|at| at + before.len()).unwrap_or_else(|| panic!("no {before}"));
+    let end = start + text[start..].find(after).unwrap_or_else(|| panic!("no {after}"));
+    fs::write(page, format!("{}\n\n{}\n\n{}", &text[..start], table.trim(), &text[end..])).unwrap();
+    println!("written to {}:\n\n{}", page.display(), table.trim());
 }

@@ -111,24 +111,11 @@ fn policies() -> Plot {
 /// Against the calls in the state store: the time of a look-up, and the memory.
 fn store() -> Plot {
     let sizes = [1_u64, 1_000, 10_000, 100_000, 250_000, 500_000, 750_000, 1_000_000];
-    let hour = std::time::Duration::from_secs(3600);
-    let bounds = Bounds {
-        calls: 4_000_000,
-        hidden_exchange_bytes: 1 << 20,
-        conversations: 4_000_000,
-        lifetime: hour,
-        refusals: hour,
-    };
-    let key = HashKey::fixed(1);
-    let name = |at: u64| key.hash(model::identity::Domain::Call, &[&at.to_le_bytes()]);
-    let memory = Memory::new(&bounds);
+    let memory = empty_store();
     let before = resident_mb();
     let (mut known, mut times, mut held) = (0, Vec::new(), Vec::new());
     for size in sizes {
-        for at in known..size {
-            let release = Release { context: name(at), hidden: NOTHING_HIDDEN, at_ms: at };
-            memory.record(Writes::from_fact(name(at), release));
-        }
+        release(&memory, known..size);
         known = size;
         let calls: Vec<Hash> = (0..20).map(|at| name(at * size / 20)).collect();
         let mut at = 0;
@@ -155,18 +142,48 @@ fn store() -> Plot {
     }
 }
 
+/// The memory that a million known calls take in the state store.
+pub fn known_calls_mb() -> f64 {
+    let (before, memory) = (resident_mb(), empty_store());
+    release(&memory, 0..1_000_000);
+    resident_mb() - before
+}
+
+fn empty_store() -> Memory {
+    let hour = std::time::Duration::from_secs(3600);
+    Memory::new(&Bounds {
+        calls: 4_000_000,
+        hidden_exchange_bytes: 1 << 20,
+        conversations: 4_000_000,
+        lifetime: hour,
+        refusals: hour,
+    })
+}
+
+fn release(memory: &Memory, calls: std::ops::Range<u64>) {
+    for at in calls {
+        let release = Release { context: name(at), hidden: NOTHING_HIDDEN, at_ms: at };
+        memory.record(Writes::from_fact(name(at), release));
+    }
+}
+
+/// The name of a call.
+fn name(at: u64) -> Hash {
+    HashKey::fixed(1).hash(model::identity::Domain::Call, &[&at.to_le_bytes()])
+}
+
 /// Against the open streams: the memory that they take.
 async fn streams(program: &str) -> Plot {
     let upstream = upstream::start().await;
     let folder = tempfile::tempdir().unwrap();
     let subject = Subject::unpinned(program, folder.path(), upstream).await;
     let body = conversation(1 << 10, 0, true);
-    let mut points = vec![(0.0, subject.memory_mb("VmRSS"))];
+    let mut points = vec![(0.0, subject.memory_mb())];
     let mut open = Vec::new();
     // With two descriptors each they fit into 20,000.
     for count in [1, 1_000, 2_500, 5_000, 7_500, 9_900] {
         open.extend(load::open_streams(subject.port, &body, count - open.len()).await);
-        points.push((count as f64, subject.memory_mb("VmRSS")));
+        points.push((count as f64, subject.memory_mb()));
     }
     Plot {
         title: "Memory, by the streams that are open",

@@ -6,7 +6,7 @@ use super::bodies::Api::{self, Messages, Responses};
 use super::load::Freshness::{Cold, Warm};
 use super::load::{Freshness, Load, Plan};
 use super::subject::{self, Subject, Way, bare};
-use super::{CHUNKS, acting, bodies, upstream};
+use super::{CHUNKS, acting, bodies, bounds, upstream};
 use std::fmt::Write as _;
 use std::fs;
 use std::net::SocketAddr;
@@ -141,28 +141,66 @@ pub async fn counted(program: &str, only: Option<&str>, kept: Option<&Path>) -> 
         "Instructions in user space per request, one connection (make instructions).\n\n".to_owned();
     for case in CASES.iter().filter(|case| only.is_none_or(|only| case.name.contains(only))) {
         let counted = case.count(program, upstream, kept).await;
-        let _ = writeln!(text, "{:<32}{:>12}", case.name, rounded(counted));
+        let _ = writeln!(text, "{:<38}{:>12}", case.name, rounded(counted));
         eprint!("{}", text.lines().last().map(|line| format!("{line}\n")).unwrap_or_default());
     }
     text
 }
 
-/// Counts the rows of `recorded`, a table of [`counted`], again. Returns the new counts beside the recorded ones, and the
-/// names of the rows that are above them. Rows of hyper alone are left out: they count this program, not `program`.
-pub async fn compared(program: &str, recorded: &str) -> (String, Vec<&'static str>) {
+/// The count of one row.
+pub async fn of_row(program: &str, name: &str) -> f64 {
     let upstream = upstream::start().await;
-    let (mut text, mut above) = (String::new(), Vec::new());
+    let case = CASES.iter().find(|case| case.name == name).unwrap_or_else(|| panic!("no row {name}"));
+    case.count(program, upstream, None).await as f64
+}
+
+/// Counts the rows of `recorded`, a table of [`counted`], again, and prints them beside the recorded ones and their
+/// bounds. Returns what is wrong: rows above what is recorded, and rows above their bounds, now or as recorded. Rows of
+/// hyper alone are left out: they count this program, not `program`.
+pub async fn compared(program: &str, recorded: &str) -> Vec<String> {
+    let upstream = upstream::start().await;
+    let mut wrong = Vec::new();
+    println!("{:<38}{:>12}{:>12}{:>12}", "instructions", "bound", "recorded", "now");
     for case in CASES.iter().filter(|case| case.mode.is_some()) {
-        let row = recorded.lines().find_map(|line| line.strip_prefix(case.name)?.trim().parse::<u64>().ok());
+        let (row, bound) =
+            (recorded_count(recorded, case.name).unwrap_or(0), bounds::instructions(case.name));
         let counted = case.count(program, upstream, None).await;
-        let most = row.unwrap_or(0) * (100 + case.noise_percent()) / 100;
-        let mark = if counted > most { "  above" } else { "" };
-        let line = format!("{:<32}{:>12}{:>12}{mark}\n", case.name, row.unwrap_or(0), rounded(counted));
-        eprint!("{line}");
-        text.push_str(&line);
-        above.extend((counted > most).then_some(case.name));
+        let most = row * (100 + case.noise_percent()) / 100;
+        let shown = bound.map_or_else(String::new, |bound| bound.to_string());
+        println!("{:<38}{shown:>12}{row:>12}{:>12}", case.name, rounded(counted));
+        if counted > most {
+            wrong.push(format!("{}: {} is above the recorded {row}", case.name, rounded(counted)));
+        }
+        if let Some(bound) = bound.filter(|bound| rounded(counted).max(row) > *bound) {
+            wrong.push(format!("{}: bound of {bound} missed by {}", case.name, rounded(counted).max(row)));
+        }
     }
-    (text, above)
+    wrong
+}
+
+/// The table of `text`, a table of [`counted`], as Markdown with the bounds.
+pub fn documented(text: &str) -> String {
+    let mut out = "| | bound | instructions | |\n|---|--:|--:|---|\n".to_owned();
+    for case in &CASES {
+        let Some(count) = recorded_count(text, case.name) else { continue };
+        let bound = bounds::instructions(case.name);
+        let verdict = if bound.is_some_and(|bound| count > bound) { "missed" } else { "" };
+        let bound = bound.map(thousands).unwrap_or_default();
+        let _ = writeln!(out, "| {} | {bound} | {} | {verdict} |", case.name, thousands(count));
+    }
+    out
+}
+
+fn recorded_count(text: &str, name: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+}
+
+/// With commas between thousands.
+fn thousands(number: u64) -> String {
+    match number {
+        0..1000 => number.to_string(),
+        _ => format!("{},{:03}", thousands(number / 1000), number % 1000),
+    }
 }
 
 impl Case {
@@ -191,7 +229,7 @@ impl Case {
             subject.read_events(TOKEN).await;
         }
         let body = match self.long {
-            Some((_, then)) => acting::body(then),
+            Some((_, then)) => acting::body(self.api, then),
             None => bodies::of_api(self.api, self.bytes, self.results, self.is_stream),
         };
         let stream = self.is_stream.then_some(CHUNKS);

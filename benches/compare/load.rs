@@ -22,17 +22,6 @@ pub struct Load {
     pub connections: usize,
 }
 
-/// Delays of one stream, in ms.
-#[derive(Clone, Copy)]
-pub struct StreamTimes {
-    /// From the sending of the request to the first byte of the reply's body.
-    pub first: f64,
-    /// From the upstream's writing of the first chunk, right after the head, to its arrival.
-    pub first_delay: f64,
-    /// The same of any chunk: the median.
-    pub delay: f64,
-}
-
 /// What is sent of it.
 #[derive(Clone, Copy)]
 pub struct Plan {
@@ -65,14 +54,14 @@ impl Load {
         self.number += share * self.connections as u32;
     }
 
-    /// Sends `rate` requests a second for a while, each when its time has come, on one connection: their times in ms,
-    /// counted from when they were due. All but the last message was seen before.
-    pub async fn steady(&mut self, rate: u32, time: Duration) -> Vec<f64> {
+    /// Sends `count` requests, `rate` a second, each when its time has come, on one connection: their times in ms. All
+    /// but the last message was seen before.
+    pub async fn steady(&mut self, rate: u32, count: u32) -> Vec<f64> {
         let mut socket = connect(self.port).await;
         let mut buffer = vec![0; 64 * 1024];
         let head = head(&self.body, None);
         let gap = Duration::from_secs(1) / rate;
-        let (started, count) = (Instant::now(), rate * time.as_secs() as u32);
+        let started = Instant::now();
         let mut taken = Vec::new();
         for at in 0..count {
             self.body.renew_last(self.number);
@@ -88,31 +77,27 @@ impl Load {
             read_reply(&mut socket, &mut buffer).await;
             taken.push(sent.elapsed().as_secs_f64() * 1e3);
         }
-        // The first ones find cold caches.
+        // The first ones find cold caches and a new connection.
         taken.split_off(taken.len() / 10)
     }
 
-    /// One stream alone.
-    pub async fn timed_stream(&mut self) -> StreamTimes {
+    /// One stream alone: the ms from the upstream's writing of its first chunk, right after the head, to its arrival.
+    pub async fn first_delay(&mut self) -> f64 {
         let mut socket = connect(self.port).await;
         let mut buffer = vec![0; 64 * 1024];
         let request = [head(&self.body, Some(0)).as_bytes(), &self.body.bytes].concat();
-        let sent = Instant::now();
         socket.write_all(&request).await.unwrap();
-        let (mut first, mut delays, mut seen) = (None, Vec::new(), 0);
+        let (mut first, mut seen) = (None, 0);
         while seen < CHUNKS {
             let count = read(&mut socket, &mut buffer).await;
             let events = memchr::memmem::find_iter(&buffer[..count], b"data: ").count();
             if events > 0 {
-                first.get_or_insert_with(|| sent.elapsed().as_secs_f64() * 1e3);
-                delays.push(written_before().as_secs_f64() * 1e3);
+                first.get_or_insert_with(|| written_before().as_secs_f64() * 1e3);
             }
             seen += events;
             permits(0).add_permits(events);
         }
-        let first_delay = delays[0];
-        delays.sort_by(f64::total_cmp);
-        StreamTimes { first: first.unwrap_or(0.0), first_delay, delay: delays[delays.len() / 2] }
+        first.unwrap_or(0.0)
     }
 
     async fn client(mut self, client: usize, plan: Plan) {

@@ -39,7 +39,7 @@ pub async fn endured(program: &str, seconds: u64) {
     let mut memory = Vec::new();
     while Instant::now() < until {
         tokio::time::sleep(Duration::from_millis(500)).await;
-        memory.push(subject.memory_mb("VmRSS"));
+        memory.push(subject.memory_mb());
     }
     let served: usize = traffic.join_all().await.into_iter().sum();
     // Warming up does not count as growth.
@@ -116,9 +116,9 @@ async fn leavers(port: u16, until: Instant) -> usize {
 
 async fn idle(subject: &Subject) {
     let body = conversation(1 << 10, 0, true);
-    let before = subject.memory_mb("VmRSS");
+    let before = subject.memory_mb();
     let open: Vec<TcpStream> = load::open_streams(subject.port, &body, IDLE).await;
-    let more = subject.memory_mb("VmRSS") - before;
+    let more = subject.memory_mb() - before;
     println!("{} idle streams: {more:.0} MB", open.len());
     assert!(more < MOST_IDLE_MB);
 }

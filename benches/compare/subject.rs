@@ -33,8 +33,6 @@ pub struct Way<'a> {
 pub struct Subject {
     pub port: u16,
     child: Option<Child>,
-    /// It reads bodies, so that what was seen before makes a difference.
-    reads: bool,
     /// Where its metrics are, if it has any.
     admin: u16,
 }
@@ -42,7 +40,7 @@ pub struct Subject {
 impl Subject {
     /// The upstream itself.
     pub fn direct(upstream: SocketAddr) -> Self {
-        Self { port: upstream.port(), child: None, reads: false, admin: 0 }
+        Self { port: upstream.port(), child: None, admin: 0 }
     }
 
     /// nginx with one process, connections kept, no log, bodies in memory.
@@ -53,19 +51,25 @@ impl Subject {
         let text = text.replace("PORT", &port.to_string()).replace("UPSTREAM", &upstream.to_string());
         fs::write(&config, text).unwrap();
         let child = pinned(&["nginx", "-p", &folder.to_string_lossy(), "-c", &config.to_string_lossy()]);
-        Self { port, child: Some(child), reads: false, admin: 0 }.answering().await
+        Self { port, child: Some(child), admin: 0 }.answering().await
     }
 
     /// The pass-through of hyper alone: this program itself.
     pub async fn floor(upstream: SocketAddr) -> Self {
         let port = free_port();
         let child = pinned(&floor(port, upstream));
-        Self { port, child: Some(child), reads: false, admin: 0 }.answering().await
+        Self { port, child: Some(child), admin: 0 }.answering().await
     }
 
     /// toolrein with the shipped policy; its log goes nowhere.
     pub async fn toolrein(program: &str, folder: &Path, upstream: SocketAddr, mode: &str) -> Self {
         Self::pinned(program, folder, Way { url: &bare(upstream), mode, config: SHIPPED }).await
+    }
+
+    /// The same with this variable, as `NAME=VALUE`.
+    pub async fn with_variable(program: &str, folder: &Path, upstream: SocketAddr, variable: &str) -> Self {
+        let way = Way { url: &bare(upstream), mode: "enforce", config: SHIPPED };
+        Self::on(&["taskset", "-c", PROCESSOR, "env", variable], program, folder, way).await
     }
 
     /// The same, run in one way of many.
@@ -89,7 +93,7 @@ impl Subject {
         let command: Vec<&str> =
             before.iter().copied().chain([program]).chain(serve.iter().map(String::as_str)).collect();
         let child = Some(started(&command));
-        Self { port, child, reads: way.mode != "off", admin }.answering().await
+        Self { port, child, admin }.answering().await
     }
 
     /// toolrein, or the pass-through where there is no `way`, under callgrind, which counts nothing until
@@ -114,7 +118,7 @@ impl Subject {
             }
         });
         let child = Some(pinned(&command));
-        Self { port, child, reads: way.is_some(), admin }.answering().await
+        Self { port, child, admin }.answering().await
     }
 
     /// CPU time that it has spent so far, all its threads together.
@@ -129,11 +133,24 @@ impl Subject {
         Duration::from_nanos(spent.sum())
     }
 
-    /// Memory: `VmRSS` is what it holds, `VmHWM` the most that it ever held.
-    pub fn memory_mb(&self, field: &str) -> f64 {
+    /// The same, when it does nothing any more.
+    pub async fn cpu_at_rest(&self) -> Duration {
+        let mut spent = self.cpu();
+        loop {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            let now = self.cpu();
+            if now - spent < Duration::from_micros(200) {
+                return now;
+            }
+            spent = now;
+        }
+    }
+
+    /// The memory that it holds.
+    pub fn memory_mb(&self) -> f64 {
         let Some(id) = self.id() else { return 0.0 };
         let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':')).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
         line.trim().trim_end_matches(" kB").parse::<f64>().unwrap() / 1024.0
     }
 
@@ -178,11 +195,6 @@ impl Subject {
         let read = socket.read(&mut buffer).await.unwrap();
         assert!(buffer[..read].starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&buffer[..read]));
         tokio::spawn(async move { while socket.read(&mut buffer).await.is_ok_and(|read| read > 0) {} });
-    }
-
-    /// Whether it reads bodies.
-    pub fn reads(&self) -> bool {
-        self.reads
     }
 
     fn id(&self) -> Option<u32> {

@@ -1,162 +1,400 @@
-//! The comparison table: CPU time, requests per second, delays, memory and start of every program under test, as
-//! medians of interleaved rounds. Measures and writes Markdown; starts no process itself.
+//! The table of `make bench`: toolrein beside nginx and beside hyper alone in one run, with the bound of each row.
+//! Measures and writes Markdown; starts no process itself.
 
-use super::bodies::Api;
+use super::acting::{self, TIGHT, WIDE};
+use super::bodies::{self, Api, Body};
+use super::bounds::{self, Bound};
 use super::load::Freshness::{Cold, Same, Warm};
-use super::load::{self, Freshness, Load, Plan, StreamTimes};
+use super::load::{self, Freshness, Load, Plan};
 use super::subject::Subject;
-use super::{CHUNKS, acting, bodies, upstream};
+use super::{CHUNKS, growth, instructions, upstream};
 use std::fmt::Write as _;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+/// Interleaved rounds of requests whose processor time is measured; a figure is their median.
 const ROUNDS: usize = 5;
 /// Connections that are busy at once.
 const CONNECTIONS: usize = 8;
-const IDLE_STREAMS: usize = 1000;
+/// Streams that are open at once. With two descriptors each they fit into 20,000.
+const IDLE_STREAMS: usize = 9_900;
 /// Streams of a round whose delays are measured.
 const TIMED: usize = 9;
-/// How often requests come at a fixed rate for a while.
-const STEADY_ROUNDS: usize = 3;
+/// Requests at a fixed rate come in so many rounds of so many, so that what disturbs the machine disturbs all subjects.
+const STEADY: (usize, u32) = (25, 20);
+/// How often a program is started.
+const STARTS: usize = 5;
 
-/// The subjects, in the order of the columns.
-const NAMES: [&str; 6] = ["direct", "nginx", "hyper alone", "off", "observe", "enforce"];
-const NGINX: usize = 1;
-
-struct Case {
+struct Size {
     name: &'static str,
     bytes: usize,
     results: usize,
     requests: u32,
     /// Per second, where they come at a fixed rate.
     rate: u32,
-    /// Seconds for which they do: more than a hundred requests in all, or their 99th percentile would be the slowest
-    /// one and show only what disturbed that.
-    seconds: u64,
 }
 
-const CASES: [Case; 4] = [
-    Case { name: "1 KB", bytes: 1 << 10, results: 0, requests: 4000, rate: 200, seconds: 2 },
-    Case { name: "32 KB", bytes: 32 << 10, results: 10, requests: 2000, rate: 200, seconds: 2 },
-    Case { name: "256 KB", bytes: 256 << 10, results: 60, requests: 480, rate: 50, seconds: 3 },
-    Case { name: "1 MB", bytes: 1 << 20, results: 200, requests: 160, rate: 20, seconds: 6 },
+const SIZES: [Size; 4] = [
+    Size { name: "1 KB", bytes: 1 << 10, results: 0, requests: 2000, rate: 200 },
+    Size { name: "32 KB", bytes: 32 << 10, results: 10, requests: 1000, rate: 200 },
+    Size { name: "256 KB", bytes: 256 << 10, results: 60, requests: 320, rate: 100 },
+    Size { name: "1 MB", bytes: 1 << 20, results: 200, requests: 120, rate: 50 },
 ];
 
-/// Figures of one round: CPU time of a request in us, and requests per second.
-pub type RoundFigures = (f64, f64);
+/// A row of the table.
+struct Row {
+    name: String,
+    unit: &'static str,
+    toolrein: f64,
+    hyper: Option<f64>,
+    /// What it is compared with, by its name.
+    other: Option<(&'static str, f64)>,
+}
 
-/// The table as Markdown.
+impl Row {
+    fn beside(name: String, unit: &'static str, [nginx, hyper, toolrein]: [f64; 3]) -> Self {
+        Self { name, unit, toolrein, hyper: Some(hyper), other: Some(("nginx", nginx)) }
+    }
+
+    fn without(name: &str, unit: &'static str, without: f64, with: f64) -> Self {
+        Self { name: name.to_owned(), unit, toolrein: with, hyper: None, other: Some(("without", without)) }
+    }
+
+    fn alone(name: &str, unit: &'static str, toolrein: f64) -> Self {
+        Self { name: name.to_owned(), unit, toolrein, hyper: None, other: None }
+    }
+
+    fn misses(&self, bound: Bound, value: f64) -> bool {
+        let other = self.other.map_or(0.0, |(_, other)| other);
+        match bound {
+            Bound::Times(most) => value > most * other,
+            Bound::More(most) => value > most + other,
+            Bound::Most(most) => value > most,
+        }
+    }
+
+    /// How the bound fares, in a word or two; empty where it is kept or there is none.
+    fn verdict(&self) -> &'static str {
+        let Some(bound) = bounds::of(&self.name) else { return "" };
+        match (self.misses(bound, self.toolrein), self.hyper) {
+            (false, _) => "",
+            (true, Some(hyper)) if self.misses(bound, hyper) => "hyper alone misses it too",
+            (true, _) => "missed",
+        }
+    }
+
+    fn markdown(&self) -> String {
+        let (unit, bound) = (self.unit, bounds::of(&self.name));
+        let other = self.other.map_or(0.0, |(_, other)| other);
+        let cell = |value: f64| match bound {
+            Some(Bound::Times(_)) => format!("**{:.2} x** {} {unit}", value / other, digits(value)),
+            Some(Bound::More(_)) => format!("**{:+.2} {unit}** {} {unit}", value - other, digits(value)),
+            Some(Bound::Most(_)) | None => format!("{} {unit}", digits(value)),
+        };
+        let most = bound.map_or_else(String::new, |bound| match bound {
+            Bound::Times(most) => format!("{most} x"),
+            Bound::More(most) => format!("+{most} {unit}"),
+            Bound::Most(most) => format!("{most} {unit}"),
+        });
+        let hyper = self.hyper.map_or_else(String::new, cell);
+        let other =
+            self.other.map_or_else(String::new, |(who, other)| format!("{who} {} {unit}", digits(other)));
+        let (name, cell, verdict) = (&self.name, cell(self.toolrein), self.verdict());
+        format!("| {name} | {most} | {cell} | {hyper} | {other} | {verdict} |\n")
+    }
+}
+
+/// The table as Markdown. Its last line says which bounds are missed.
 pub async fn measured(program: &str) -> String {
+    let started = Instant::now();
+    // First, while this process holds no memory that could be used again.
+    let known_calls = growth::known_calls_mb();
     let folder = tempfile::tempdir().unwrap();
-    let (upstream, subjects, starts) = started(program, folder.path()).await;
-    let idle: Vec<f64> = subjects.iter().map(|subject| subject.memory_mb("VmRSS")).collect();
-    let (mut cpu, mut rates, mut delays) = (String::new(), String::new(), String::new());
-    let mut number = 1;
-    for case in &CASES {
-        let body = bodies::conversation(case.bytes, case.results, false);
-        for freshness in [Warm, Cold] {
-            let rows = requests(&subjects, case.requests, (&body, freshness), &mut number).await;
-            let name = named(case, freshness);
-            ratios(&mut cpu, &name, &rows);
-            figures(&mut rates, &name, &rows.iter().map(|(_, rate)| *rate).collect::<Vec<_>>());
-        }
-        let times = steady(&subjects, case, &body, &mut number).await;
-        for (at, percentile) in ["p50", "p99"].into_iter().enumerate() {
-            let added = times.map(|subject| subject[at] - times[0][at]);
-            milliseconds(
-                &mut delays,
-                &format!("{}, {percentile}, added to {:.2} ms", case.name, times[0][at]),
-                &added,
-            );
-        }
-    }
-    let acting = acting::measured(program, folder.path(), upstream, &mut number).await;
-    let streams = chunks(&subjects, Api::Chat, &mut number).await;
-    ratios(&mut cpu, "streamed text, a chunk", &streams.map(|[cpu, ..]| (cpu, 0.0)));
-    responses(&subjects, &mut cpu, &mut number).await;
-    for (at, name) in STREAM_TIMES.into_iter().enumerate() {
-        milliseconds(&mut delays, name, &streams.map(|figures| figures[1 + at]));
-    }
-    let mut foot = String::new();
-    figures(&mut foot, "start to first answer, ms", &starts);
-    figures(&mut foot, "memory when idle, MB", &idle);
-    figures(&mut foot, "more with 1,000 idle streams, MB", &memory_of_streams(&subjects).await);
-    figures(&mut foot, "peak memory of all this, MB", &each(&subjects, |subject| subject.memory_mb("VmHWM")));
-    figures(&mut foot, "size of the program, MB", &each(&subjects, Subject::program_mb));
-    let head = NAMES.map(|name| format!(" {name} |")).concat();
-    let titled = |title: &str, rows: &str| {
-        format!("{title}\n\n| |{head}\n|---|{}\n{rows}\n", "--:|".repeat(NAMES.len()))
+    let mut bench = Bench {
+        program,
+        folder: folder.path(),
+        upstream: upstream::start().await,
+        number: 1,
+        rows: Vec::new(),
     };
-    [
-        format!("{}\n\n", machine()),
-        titled("CPU time in us, and its ratio to nginx's (medians of rounds):", &cpu),
-        acting,
-        titled("Requests per second at saturation, the program under test on one processor:", &rates),
-        titled("Milliseconds (the first column: without a proxy):", &delays),
-        titled("Footprint:", &foot),
-    ]
-    .concat()
+    let per = [
+        instructions::of_row(program, "governed 32 KB").await,
+        instructions::of_row(program, "governed 32 KB, events read").await,
+        instructions::of_row(program, "governed 32 KB, traced").await,
+    ];
+    tokio::spawn(stay_awake());
+    bench.requests_and_streams().await;
+    bench.acting().await;
+    bench.recorded().await;
+    bench.rows.push(Row::without("32 KB, events read", "instructions", per[0], per[1]));
+    bench.rows.push(Row::without("32 KB, traced", "instructions", per[0], per[2]));
+    bench.footprint().await;
+    bench.rows.push(Row::alone("memory of 1,000,000 known calls", "MB", known_calls));
+    let rows = bench.rows;
+    let minutes = started.elapsed().as_secs_f64() / 60.0;
+    let mut out = format!(
+        "{}\n\n| | bound | toolrein | hyper alone | compared with | |\n|---|--:|--:|--:|--:|---|\n",
+        machine(minutes)
+    );
+    out.extend(rows.iter().map(Row::markdown));
+    let bounded = rows.iter().filter(|row| bounds::of(&row.name).is_some()).count();
+    let of = |verdict: &str| -> Vec<&str> {
+        rows.iter().filter(|row| row.verdict() == verdict).map(|row| &*row.name).collect()
+    };
+    let (missed, out_of_reach) = (of("missed"), of("hyper alone misses it too"));
+    let _ = match missed.len() + out_of_reach.len() {
+        0 => writeln!(out, "\nEvery one of {bounded} bounds is kept."),
+        count => writeln!(
+            out,
+            "\n{count} of {bounded} bounds missed: {}. Of hyper alone too: {}.",
+            listed(&missed),
+            listed(&out_of_reach)
+        ),
+    };
+    out
 }
 
-/// The CPU times of the requests whose size begins with `only`, of acting, of a stream's chunk, of the Responses
-/// API or of a chain of responses, as Markdown: for a
-/// quick check.
-pub async fn cpu(program: &str, only: &str) -> String {
-    let folder = tempfile::tempdir().unwrap();
-    let (upstream, subjects, _) = started(program, folder.path()).await;
-    let (mut cpu, mut number) = (String::new(), 1);
-    if only == "acting" {
-        return acting::measured(program, folder.path(), upstream, &mut number).await;
-    }
-    if only == "responses" {
-        responses(&subjects, &mut cpu, &mut number).await;
-        return cpu;
-    }
-    if only == "chain" {
-        return chain(&subjects[subjects.len() - 1], &mut number).await;
-    }
-    if only == "stream" {
-        let streams = chunks(&subjects, Api::Chat, &mut number).await;
-        ratios(&mut cpu, "streamed text, a chunk", &streams.map(|[cpu, ..]| (cpu, 0.0)));
-        return cpu;
-    }
-    for case in CASES.iter().filter(|case| case.name.starts_with(only)) {
-        let body = bodies::conversation(case.bytes, case.results, false);
-        for freshness in [Warm, Cold] {
-            let rows = requests(&subjects, case.requests, (&body, freshness), &mut number).await;
-            ratios(&mut cpu, &named(case, freshness), &rows);
-        }
-    }
-    cpu
+fn listed(names: &[&str]) -> String {
+    if names.is_empty() { "none".to_owned() } else { names.join("; ") }
 }
 
-/// The rows of the Responses API.
-async fn responses(subjects: &[Subject], cpu: &mut String, number: &mut u32) {
-    for case in &CASES {
-        let body = bodies::of_api(Api::Responses, case.bytes, case.results, false);
-        for freshness in [Warm, Cold] {
-            let rows = requests(subjects, case.requests, (&body, freshness), number).await;
-            ratios(cpu, &format!("Responses, {}", named(case, freshness)), &rows);
+/// What a run has and what it found so far.
+struct Bench<'a> {
+    program: &'a str,
+    folder: &'a Path,
+    upstream: SocketAddr,
+    /// The next number that no message had yet.
+    number: u32,
+    rows: Vec<Row>,
+}
+
+impl Bench<'_> {
+    async fn nginx(&self) -> Subject {
+        Subject::nginx(self.folder, self.upstream).await
+    }
+
+    async fn hyper(&self) -> Subject {
+        Subject::floor(self.upstream).await
+    }
+
+    async fn toolrein(&self, mode: &str) -> Subject {
+        Subject::toolrein(self.program, self.folder, self.upstream, mode).await
+    }
+
+    /// Processor time and delays, by each API.
+    async fn requests_and_streams(&mut self) {
+        let direct = Subject::direct(self.upstream);
+        let (nginx, hyper) = (self.nginx().await, self.hyper().await);
+        let (relay, toolrein) = (self.toolrein("off").await, self.toolrein("enforce").await);
+        let (mut rates, mut delays) = (Vec::new(), Vec::new());
+        for api in Api::ALL {
+            for size in &SIZES {
+                let body = bodies::of_api(api, size.bytes, size.results, false);
+                // A subject that does not read bodies can get the same one each time.
+                let ways =
+                    [(&nginx, Same), (&hyper, Same), (&relay, Same), (&toolrein, Warm), (&toolrein, Cold)];
+                let [nginx, hyper, relay, warm, cold] =
+                    requests(ways, size.requests, &body, &mut self.number).await;
+                for (name, figure) in [("relayed", relay), ("seen before", warm), ("first sight", cold)] {
+                    let name = format!("{api:?}: {name}, {}", size.name);
+                    self.rows.push(Row::beside(name, "us", [nginx.us, hyper.us, figure.us]));
+                }
+                if api == Api::Chat {
+                    let name = format!("requests a second on one processor, seen before, {}", size.name);
+                    rates.push(Row::beside(name, "", [nginx.rate, hyper.rate, warm.rate]));
+                }
+            }
+            let streams = self.chunks([&nginx, &hyper, &toolrein], api).await;
+            let figures = |at: usize| streams.map(|stream| stream[at]);
+            self.rows.push(Row::beside(format!("{api:?}: a streamed chunk"), "us", figures(0)));
+            self.rows.push(Row::beside(
+                format!("{api:?}: a stream's first byte, after its arrival"),
+                "ms",
+                figures(1),
+            ));
+            for size in &SIZES {
+                let name = format!("{api:?}: p99, {}", size.name);
+                if api != Api::Chat && bounds::of(&name).is_none() {
+                    continue;
+                }
+                let [direct, others @ ..] =
+                    self.steady([&direct, &nginx, &hyper, &toolrein], api, size).await;
+                if bounds::of(&name).is_some() {
+                    self.rows.push(Row::beside(name, "ms", others.map(|times| times[1])));
+                }
+                if api == Api::Chat {
+                    let name =
+                        format!("median, more than {:.2} ms without a proxy, {}", direct[0], size.name);
+                    delays.push(Row::beside(name, "ms", others.map(|times| times[0] - direct[0])));
+                }
+            }
+        }
+        self.rows.extend(delays.into_iter().chain(rates));
+    }
+
+    /// Of a stream: processor time of a chunk in us, and how much later than it came its first chunk goes on, in ms.
+    async fn chunks(&mut self, subjects: [&Subject; 3], api: Api) -> [[f64; 2]; 3] {
+        let mut rounds: [[Vec<f64>; 2]; 3] = Default::default();
+        for _ in 0..ROUNDS {
+            for (subject, [cpu, delays]) in subjects.iter().zip(&mut rounds) {
+                let mut load = Load {
+                    port: subject.port,
+                    body: bodies::of_api(api, 1 << 10, 0, true),
+                    number: self.number,
+                    stream: Some(CHUNKS),
+                    connections: CONNECTIONS,
+                };
+                load.run(Plan { freshness: Warm, requests: 8 }).await;
+                let before = subject.cpu();
+                load.run(Plan { freshness: Warm, requests: 64 }).await;
+                cpu.push((subject.cpu() - before).as_secs_f64() * 1e6 / 64.0 / CHUNKS as f64);
+                for _ in 0..TIMED {
+                    delays.push(load.first_delay().await);
+                }
+                self.number = load.number;
+            }
+        }
+        rounds.map(|figures| figures.map(median))
+    }
+
+    /// The median and the 99th percentile of a request's time in ms at a low, fixed rate.
+    async fn steady(&mut self, subjects: [&Subject; 4], api: Api, size: &Size) -> [[f64; 2]; 4] {
+        let body = bodies::of_api(api, size.bytes, size.results, false);
+        let mut all: [Vec<f64>; 4] = Default::default();
+        for _ in 0..STEADY.0 {
+            for (subject, times) in subjects.iter().zip(&mut all) {
+                let (port, body, number) = (subject.port, body.clone(), self.number);
+                let mut load = Load { port, body, number, stream: None, connections: 1 };
+                times.extend(load.steady(size.rate, STEADY.1).await);
+                self.number = load.number;
+            }
+        }
+        all.map(|mut times| {
+            times.sort_by(f64::total_cmp);
+            [times[times.len() / 2], times[times.len() * 99 / 100]]
+        })
+    }
+
+    /// A result of 60 KB is cut and a notice added, compared with the same bodies where nothing acts.
+    async fn acting(&mut self) {
+        let (folder, upstream) = (self.folder, self.upstream);
+        let quiet = acting::started(self.program, &folder.join("wide"), upstream, WIDE).await;
+        let acts = acting::started(self.program, &folder.join("tight"), upstream, TIGHT).await;
+        for api in Api::ALL {
+            for (name, then) in [("seen before", 1), ("new", 0)] {
+                let ways = [(&quiet, Warm), (&acts, Warm)];
+                let [quiet, acts] = requests(ways, 500, &acting::body(api, then), &mut self.number).await;
+                let name = format!("{api:?}: 60 KB cut and a notice, {name}");
+                self.rows.push(Row::without(&name, "us", quiet.us, acts.us));
+            }
+        }
+        acting::check(&quiet, &acts).await;
+    }
+
+    async fn recorded(&mut self) {
+        let variable = format!("TOOLREIN__RECORD__DIR={}", self.folder.join("records").display());
+        let quiet = self.toolrein("enforce").await;
+        let records = Subject::with_variable(self.program, self.folder, self.upstream, &variable).await;
+        let body = bodies::conversation(32 << 10, 10, false);
+        // Fewer than the recorder's queue holds, so that none is lost.
+        let ways = [(&quiet, Warm), (&records, Warm)];
+        let [quiet, recorded] = requests(ways, 800, &body, &mut self.number).await;
+        assert!(records.metric("toolrein_recordings_lost_total", "").await == 0.0, "recordings are lost");
+        self.rows.push(Row::without("32 KB, recorded", "us", quiet.us, recorded.us));
+    }
+
+    /// Start, size and memory, each of a program that did nothing before.
+    async fn footprint(&mut self) {
+        let mut starts: [Vec<f64>; 3] = Default::default();
+        let (mut idle, mut open, mut size) = ([0.0; 3], [0.0; 3], 0.0);
+        for (at, starts) in starts.iter_mut().enumerate() {
+            for left in (0..STARTS).rev() {
+                let launched = Instant::now();
+                let subject = match at {
+                    0 => self.nginx().await,
+                    1 => self.hyper().await,
+                    _ => self.toolrein("enforce").await,
+                };
+                starts.push(launched.elapsed().as_secs_f64() * 1e3);
+                if left == 0 {
+                    (idle[at], size) = (subject.memory_mb(), subject.program_mb());
+                    open[at] = with_idle_streams(&subject).await;
+                }
+            }
+        }
+        let rows = [
+            ("memory when idle", "MB", idle),
+            ("memory with 10,000 idle streams", "MB", open),
+            ("start to first answer", "ms", starts.map(median)),
+        ];
+        self.rows.extend(rows.map(|(name, unit, figures)| Row::beside(name.to_owned(), unit, figures)));
+        self.rows.push(Row::alone("size of the program, stripped", "MB", size));
+    }
+}
+
+/// The memory that it would have with 10,000 idle streams, in MB.
+async fn with_idle_streams(subject: &Subject) -> f64 {
+    let body = bodies::conversation(1 << 10, 0, true);
+    let before = subject.memory_mb();
+    let open = load::open_streams(subject.port, &body, IDLE_STREAMS).await;
+    let more = subject.memory_mb() - before;
+    drop(open);
+    // The upstream's ends close.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    before + more * 10_000.0 / IDLE_STREAMS as f64
+}
+
+/// Figures of a kind of requests: processor time of each in us, and how many a second were answered.
+#[derive(Clone, Copy)]
+struct Figures {
+    us: f64,
+    rate: f64,
+}
+
+/// Sends `count` requests to each of the subjects in turn: the medians of the rounds.
+async fn requests<const N: usize>(
+    ways: [(&Subject, Freshness); N],
+    count: u32,
+    body: &Body,
+    number: &mut u32,
+) -> [Figures; N] {
+    let mut rounds = [const { (Vec::new(), Vec::new()) }; N];
+    for _ in 0..ROUNDS {
+        for ((subject, freshness), (spent, rates)) in ways.iter().zip(&mut rounds) {
+            let (port, body, freshness) = (subject.port, body.clone(), *freshness);
+            let mut load = Load { port, body, number: *number, stream: None, connections: CONNECTIONS };
+            load.run(Plan { freshness, requests: count / 10 }).await;
+            let (before, sent_at) = (subject.cpu_at_rest().await, Instant::now());
+            load.run(Plan { freshness, requests: count }).await;
+            rates.push(f64::from(count) / sent_at.elapsed().as_secs_f64());
+            spent.push((subject.cpu_at_rest().await - before).as_secs_f64() * 1e6 / f64::from(count));
+            *number = load.number;
         }
     }
-    for (instructions, name) in [(100, "an event"), (40_000, "an event, three of the stream's 200 of 40 KB")]
-    {
-        upstream::INSTRUCTIONS.store(instructions, Ordering::Relaxed);
-        let streams = chunks(subjects, Api::Responses, number).await;
-        ratios(cpu, &format!("Responses, {name}"), &streams.map(|[cpu, ..]| (cpu, 0.0)));
+    rounds.map(|(spent, rates)| Figures { us: median(spent), rate: median(rates) })
+}
+
+/// Keeps the load's processor busy. If it slept, the program under test would pay for waking it, which is expensive in
+/// a virtual machine, and a program slightly slower than the load would look much slower.
+async fn stay_awake() {
+    loop {
+        tokio::task::yield_now().await;
     }
 }
 
 /// How long the chain of [`chain`] is, and a part of it.
 const CHAIN: [u32; 2] = [1_000, 100];
 
-/// The CPU time of requests that each go on from the reply before, by their position, as Markdown.
-async fn chain(subject: &Subject, number: &mut u32) -> String {
-    let body = bodies::continued();
-    let mut load = Load { port: subject.port, body, number: *number, stream: None, connections: 1 };
+/// The processor time of requests that each go on from the reply before, by their position, as Markdown.
+pub async fn chain(program: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let upstream = upstream::start().await;
+    tokio::spawn(stay_awake());
+    let subject = Subject::toolrein(program, folder.path(), upstream, "enforce").await;
+    let mut load =
+        Load { port: subject.port, body: bodies::continued(), number: 1, stream: None, connections: 1 };
     let mut out = "| responses before | us |\n|--:|--:|\n".to_owned();
     for at in 0..CHAIN[0] / CHAIN[1] {
         let before = subject.cpu();
@@ -167,192 +405,30 @@ async fn chain(subject: &Subject, number: &mut u32) -> String {
     out
 }
 
-/// An upstream, the subjects in front of it, and the ms that each took to its first answer.
-async fn started(program: &str, folder: &Path) -> (SocketAddr, Vec<Subject>, Vec<f64>) {
-    tokio::spawn(stay_awake());
-    let upstream = upstream::start().await;
-    let (mut subjects, mut starts) = (vec![Subject::direct(upstream)], vec![0.0]);
-    for name in &NAMES[NGINX..] {
-        let launched = Instant::now();
-        subjects.push(match *name {
-            "nginx" => Subject::nginx(folder, upstream).await,
-            "hyper alone" => Subject::floor(upstream).await,
-            mode => Subject::toolrein(program, folder, upstream, mode).await,
-        });
-        starts.push(launched.elapsed().as_secs_f64() * 1e3);
-    }
-    (upstream, subjects, starts)
-}
-
-fn named(case: &Case, freshness: Freshness) -> String {
-    format!("{}, {}", case.name, if freshness == Cold { "first sight" } else { "seen before" })
-}
-
-/// Keeps the load's processor busy. If it slept, the program under test would pay for waking it, which is expensive in
-/// a virtual machine, and a program slightly slower than the load would look much slower.
-pub async fn stay_awake() {
-    loop {
-        tokio::task::yield_now().await;
-    }
-}
-
-/// Sends `count` requests to each of the subjects in turn.
-pub async fn requests(
-    subjects: &[Subject],
-    count: u32,
-    (body, freshness): (&bodies::Body, Freshness),
-    number: &mut u32,
-) -> Vec<RoundFigures> {
-    let mut rounds = vec![Vec::new(); subjects.len()];
-    for _ in 0..ROUNDS {
-        for (subject, rounds) in subjects.iter().zip(&mut rounds) {
-            // A subject that does not read bodies can get the same one each time.
-            let freshness = if subject.reads() { freshness } else { Same };
-            let mut load = Load {
-                port: subject.port,
-                body: body.clone(),
-                number: *number,
-                stream: None,
-                connections: CONNECTIONS,
-            };
-            load.run(Plan { freshness, requests: count / 10 }).await;
-            let (before, sent_at) = (subject.cpu(), Instant::now());
-            load.run(Plan { freshness, requests: count }).await;
-            let (spent, took) = (subject.cpu() - before, sent_at.elapsed());
-            rounds
-                .push((spent.as_secs_f64() * 1e6 / f64::from(count), f64::from(count) / took.as_secs_f64()));
-            *number = load.number;
-        }
-    }
-    let medians = rounds.iter().map(|rounds| {
-        let of = |figure: fn(&RoundFigures) -> f64| median(rounds.iter().map(figure).collect());
-        (of(|round| round.0), of(|round| round.1))
-    });
-    medians.collect()
-}
-
-/// The median and the 99th percentile of a request's time in ms at a low, fixed rate: medians of interleaved rounds.
-async fn steady(
-    subjects: &[Subject],
-    case: &Case,
-    body: &bodies::Body,
-    number: &mut u32,
-) -> [[f64; 2]; NAMES.len()] {
-    let mut all: [Vec<[f64; 2]>; NAMES.len()] = Default::default();
-    for _ in 0..STEADY_ROUNDS {
-        for (subject, rounds) in subjects.iter().zip(&mut all) {
-            let mut load = Load {
-                port: subject.port,
-                body: body.clone(),
-                number: *number,
-                stream: None,
-                connections: 1,
-            };
-            let mut taken = load.steady(case.rate, Duration::from_secs(case.seconds)).await;
-            taken.sort_by(f64::total_cmp);
-            rounds.push([taken[taken.len() / 2], taken[taken.len() * 99 / 100]]);
-            *number = load.number;
-        }
-    }
-    all.map(|rounds| [0, 1].map(|at| median(rounds.iter().map(|times| times[at]).collect())))
-}
-
-/// The delays of a stream that are reported.
-const STREAM_TIMES: [&str; 3] =
-    ["time to first byte of a stream", "delay of a stream's first chunk, after the head", "delay of a chunk"];
-
-/// Of a stream: CPU time per chunk in us, and in ms what `STREAM_TIMES` names.
-async fn chunks(subjects: &[Subject], api: Api, number: &mut u32) -> [[f64; 4]; NAMES.len()] {
-    let mut rounds: [Vec<[f64; 4]>; NAMES.len()] = Default::default();
-    for _ in 0..ROUNDS {
-        for (subject, rounds) in subjects.iter().zip(&mut rounds) {
-            let mut load = Load {
-                port: subject.port,
-                body: bodies::of_api(api, 1 << 10, 0, true),
-                number: *number,
-                stream: Some(CHUNKS),
-                connections: CONNECTIONS,
-            };
-            load.run(Plan { freshness: Warm, requests: 8 }).await;
-            let before = subject.cpu();
-            load.run(Plan { freshness: Warm, requests: 64 }).await;
-            let cpu = (subject.cpu() - before).as_secs_f64() * 1e6 / 64.0 / CHUNKS as f64;
-            let mut times = Vec::new();
-            for _ in 0..TIMED {
-                times.push(load.timed_stream().await);
-            }
-            let of = |figure: fn(&StreamTimes) -> f64| median(times.iter().map(figure).collect());
-            rounds.push([
-                cpu,
-                of(|times| times.first),
-                of(|times| times.first_delay),
-                of(|times| times.delay),
-            ]);
-            *number = load.number;
-        }
-    }
-    rounds.map(|rounds| [0, 1, 2, 3].map(|at| median(rounds.iter().map(|round| round[at]).collect())))
-}
-
-async fn memory_of_streams(subjects: &[Subject]) -> Vec<f64> {
-    let mut more = vec![0.0];
-    for subject in &subjects[NGINX..] {
-        let body = bodies::conversation(1 << 10, 0, true);
-        let before = subject.memory_mb("VmRSS");
-        let open = load::open_streams(subject.port, &body, IDLE_STREAMS).await;
-        more.push(subject.memory_mb("VmRSS") - before);
-        drop(open);
-    }
-    more
-}
-
-fn each(subjects: &[Subject], figure: impl Fn(&Subject) -> f64) -> Vec<f64> {
-    subjects.iter().map(figure).collect()
-}
-
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }
 
-fn ratios(out: &mut String, name: &str, rounds: &[RoundFigures]) {
-    let nginx = rounds[NGINX].0;
-    let cell = |(at, (cpu, _)): (usize, &RoundFigures)| match at {
-        0 => " |".to_owned(),
-        NGINX => format!(" {cpu:.1} |"),
-        _ => format!(" **{:.2}x** {cpu:.1} |", cpu / nginx),
-    };
-    let cells: String = rounds.iter().enumerate().map(cell).collect();
-    let _ = writeln!(out, "| {name} |{cells}");
-}
-
-fn figures(out: &mut String, name: &str, values: &[f64]) {
-    let cell = |value: &f64| match *value {
-        0.0 => " |".to_owned(),
-        value if value >= 100.0 => format!(" {value:.0} |"),
-        value => format!(" {value:.1} |"),
-    };
-    let _ = writeln!(out, "| {name} |{}", values.iter().map(cell).collect::<String>());
-}
-
-fn milliseconds(out: &mut String, name: &str, values: &[f64]) {
-    let _ = writeln!(
-        out,
-        "| {name} |{}",
-        values.iter().map(|value| format!(" {value:.3} |")).collect::<String>()
-    );
+/// No more digits than a figure is accurate to.
+fn digits(value: f64) -> String {
+    match value {
+        value if value >= 100.0 => format!("{value:.0}"),
+        value if value >= 1.0 => format!("{value:.1}"),
+        value => format!("{value:.3}"),
+    }
 }
 
 /// The machine that it was measured on.
-fn machine() -> String {
+fn machine(minutes: f64) -> String {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split(':').nth(1));
     let count = info.lines().filter(|line| line.starts_with("processor")).count();
     let busy = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let busy = busy.split(' ').next().unwrap_or("?").to_owned();
     format!(
-        "{count} processors, {}, Linux. One for the program under test, one for load and upstream; {ROUNDS} \
-         interleaved rounds. The machine's load at the end: {busy} (2 are its own).",
+        "Measured in {minutes:.1} minutes on {count} processors, {}, Linux; medians of {ROUNDS} interleaved rounds. \
+         The machine's load at the end: {busy} (2 are its own).",
         model.unwrap_or(" unknown").trim()
     )
 }

@@ -4,7 +4,6 @@
 use super::bodies::{self, Api};
 use std::cell::Cell;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -26,9 +25,6 @@ pub fn permits(client: usize) -> &'static Semaphore {
     static PERMITS: OnceLock<Vec<Semaphore>> = OnceLock::new();
     &PERMITS.get_or_init(|| (0..64).map(|_| Semaphore::new(0)).collect())[client]
 }
-
-/// Bytes of the instructions that the life events of a stream of the Responses API repeat.
-pub static INSTRUCTIONS: AtomicUsize = AtomicUsize::new(100);
 
 /// Notified when connections that wait for a request are to be closed.
 static CLOSING: Notify = Notify::const_new();
@@ -97,15 +93,15 @@ async fn serve(mut socket: TcpStream, replies: &[Vec<u8>; 3]) -> Option<()> {
 async fn write_stream(socket: &mut TcpStream, client: usize, api: Api) -> Option<()> {
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
     socket.write_all(head.as_bytes()).await.ok()?;
-    let instructions = INSTRUCTIONS.load(Ordering::Relaxed);
-    for event in bodies::stream(api, super::CHUNKS, instructions) {
+    for event in bodies::stream(api, super::CHUNKS) {
         let chunk = [format!("{:x}\r\n", event.len()).as_bytes(), &event, b"\r\n"].concat();
         LAST_WRITTEN.set(Some(Instant::now()));
         socket.write_all(&chunk).await.ok()?;
-        if client == PACED {
-            tokio::time::sleep(PACE).await;
-        } else {
-            permits(client).acquire().await.ok()?.forget();
+        match client {
+            PACED => tokio::time::sleep(PACE).await,
+            // Until the connection closes.
+            IDLE => drop(socket.read_u8().await.ok()?),
+            _ => permits(client).acquire().await.ok()?.forget(),
         }
     }
     socket.write_all(b"0\r\n\r\n").await.ok()
