@@ -2,6 +2,7 @@
 //! stop coming. It does not bound the duration of a transfer, nor its size.
 
 use super::body::BodyError;
+use super::wait::Alarm;
 use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::body::{Body, Frame, SizeHint};
@@ -10,16 +11,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::Instant;
 
 /// See the module's documentation.
 #[derive(Debug)]
 pub struct IdleTimeout {
     incoming: Incoming,
     idle: Duration,
-    /// Created the first time that no frame is ready; for most requests that never happens.
-    sleep: Option<Pin<Box<Sleep>>>,
-    is_waiting: bool,
+    /// When the present silence has lasted too long.
+    silent_until: Option<Instant>,
+    alarm: Alarm,
     /// A frame has come.
     has_begun: bool,
     /// The error for a broken connection, which depends on the side.
@@ -47,7 +48,8 @@ impl IdleTimeout {
     }
 
     fn new(incoming: Incoming, idle: Duration, cut: BodyError) -> Self {
-        Self { incoming, idle, sleep: None, is_waiting: false, has_begun: false, cut, clock: None }
+        let (silent_until, alarm) = (None, Alarm::default());
+        Self { incoming, idle, silent_until, alarm, has_begun: false, cut, clock: None }
     }
 
     pub(super) fn upload_clock(&self) -> Option<Arc<UploadClock>> {
@@ -68,31 +70,18 @@ impl IdleTimeout {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match Pin::new(&mut self.incoming).poll_frame(context) {
             Poll::Ready(frame) => {
-                let was_there = !self.is_waiting && !self.has_begun;
-                (self.is_waiting, self.has_begun) = (false, true);
+                let was_there = self.silent_until.is_none() && !self.has_begun;
+                (self.silent_until, self.has_begun) = (None, true);
                 if let Some(clock) = self.clock.as_ref().filter(|_| !was_there) {
                     clock.touch();
                 }
                 Poll::Ready(frame.map(|frame| frame.map_err(|_| self.cut)))
             }
-            Poll::Pending => self.poll_silence(context).map(|()| Some(Err(BodyError::IdleTimeout))),
-        }
-    }
-
-    /// Ready when the silence has lasted too long.
-    fn poll_silence(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let begins = !std::mem::replace(&mut self.is_waiting, true);
-        let end = || Instant::now() + self.idle;
-        let sleep = match &mut self.sleep {
-            Some(sleep) => {
-                if begins {
-                    sleep.as_mut().reset(end());
-                }
-                sleep
+            Poll::Pending => {
+                let until = *self.silent_until.get_or_insert_with(|| Instant::now() + self.idle);
+                self.alarm.poll(until, context).map(|()| Some(Err(BodyError::IdleTimeout)))
             }
-            None => self.sleep.insert(Box::pin(sleep_until(end()))),
-        };
-        sleep.as_mut().poll(context)
+        }
     }
 }
 

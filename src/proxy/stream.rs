@@ -12,21 +12,23 @@ use super::handler::AppState;
 use super::memory::Reserved;
 use super::record::upstream_id;
 use super::upstream::EndsByClosing;
-use super::wait::{Step, wait};
+use super::wait::{Alarm, Step};
 use super::whole::Read;
 use crate::telemetry::metrics::StreamGuard;
 use bytes::Bytes;
 use engine::{Answer, Break, Input, Output, WholeReply};
-use hyper::body::{Frame, Incoming};
+use futures_util::Stream;
+use hyper::body::{Body as _, Frame, Incoming};
 use hyper::http::header::CONTENT_TYPE;
 use hyper::http::response::Parts;
 use hyper::http::{HeaderMap, Response};
 use std::collections::VecDeque;
-use std::future::{Future, pending};
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use tokio::task::coop::consume_budget;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 /// A reservation that is larger than needed is made smaller below so many bytes.
 const LITTLE_BYTES: usize = 8 * 1024;
@@ -70,21 +72,14 @@ impl FromUpstream {
     pub(super) fn reading(body: Incoming, deadline: Instant) -> Self {
         Self::Reading(body, deadline)
     }
-
-    /// What comes next. Cancel-safe.
-    async fn next(&mut self) -> Event {
-        match self {
-            Self::Nothing => pending().await,
-            Self::Reading(body, _) => Event::Step(wait(body).await),
-            Self::Asking(asking) => Event::Reask(asking.await),
-        }
-    }
 }
 
 /// The streamed reply.
 pub(super) struct Streaming {
     driver: Box<Driver>,
     from: FromUpstream,
+    /// For the next time at which something is due.
+    alarm: Alarm,
     /// Decodes the upstream's body; `None` where that is not compressed.
     decoder: Option<Box<Decoder>>,
     /// In observe mode: compressed bytes that go to the client as they came.
@@ -103,6 +98,7 @@ impl Streaming {
         Self {
             driver,
             from,
+            alarm: Alarm::default(),
             decoder: None,
             coded: VecDeque::new(),
             trailers: None,
@@ -122,9 +118,13 @@ impl Streaming {
     /// The stream with this head, which goes out when the exchange begins the stream; or the answer that the exchange gives
     /// instead.
     pub(super) async fn after_head(mut self, mut head: Parts) -> Response<ReplyBody> {
-        while !self.has_begun() {
-            self.proceed().await;
-        }
+        poll_fn(|context| {
+            while !self.has_begun() {
+                ready!(self.poll_proceed(context));
+            }
+            Poll::Ready(())
+        })
+        .await;
         if let Some(answer) = self.answer.take() {
             return self.driver.answer_instead(answer, head);
         }
@@ -168,53 +168,16 @@ impl Streaming {
     }
 
     pub(super) fn into_response(self, head: Parts) -> Response<ReplyBody> {
-        let frames = futures_util::stream::unfold(Box::new(self), |mut streaming| async move {
-            let frame = streaming.next().await?;
-            Some((frame, streaming))
-        });
-        Response::from_parts(head, ReplyBody::from_stream(frames))
-    }
-
-    /// The next frame for the client.
-    async fn next(&mut self) -> Option<Result<Frame<Bytes>, BodyError>> {
-        loop {
-            if let Some(bytes) = self.coded.pop_front() {
-                return Some(Ok(self.shown(bytes)));
-            }
-            while let Some(output) = self.driver.exchange.poll() {
-                self.driver.begin_step(&output);
-                match output {
-                    Output::Emit(bytes) => {
-                        self.driver.copy(&bytes);
-                        if !self.passes_coded() {
-                            return Some(Ok(self.shown(bytes)));
-                        }
-                    }
-                    Output::BreakOff(how) => {
-                        self.driver.answered = true;
-                        return Some(Err(match how {
-                            Break::Upstream => BodyError::UpstreamCut,
-                            Break::Idle => BodyError::IdleTimeout,
-                        }));
-                    }
-                    other => self.perform(other),
-                }
-            }
-            if self.driver.answered {
-                return self.trailers.take().map(|trailers| Ok(Frame::trailers(trailers)));
-            }
-            self.proceed().await;
-        }
+        Response::from_parts(head, ReplyBody::from_stream(self))
     }
 
     /// Goes on with what has come, or waits for what happens next.
-    async fn proceed(&mut self) {
+    fn poll_proceed(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if self.decode() {
             // A little compressed data decodes to a lot: yield to other tasks.
-            consume_budget().await;
-        } else {
-            self.wait().await;
+            return pin!(consume_budget()).poll(context);
         }
+        self.poll_event(context)
     }
 
     /// A frame that goes to the client now.
@@ -225,49 +188,59 @@ impl Streaming {
     }
 
     /// Waits for what happens next and reports it to the exchange: the end of an effect, bytes of the upstream, or a time.
-    async fn wait(&mut self) {
+    fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        // A call that waits goes out when it may, however long the upstream takes for what follows it.
+        let waits = self.driver.waits();
+        if waits {
+            let result = pin!(self.driver.next_result()).poll(context);
+            if let Poll::Ready(result) = result {
+                result.into_iter().for_each(|input| self.driver.give(input));
+                return Poll::Ready(());
+            }
+        }
+        match &mut self.from {
+            FromUpstream::Nothing if waits => {}
+            FromUpstream::Nothing => {
+                // An exchange that awaits nothing should have ended; this reply must not look complete.
+                let error = ProxyError::Internal { detail: "the exchange ended without a reply".to_owned() };
+                self.driver.give(Input::Cut(error, Break::Upstream));
+                return Poll::Ready(());
+            }
+            FromUpstream::Reading(body, _) => {
+                if let Poll::Ready(frame) = Pin::new(body).poll_frame(context) {
+                    self.step(Step::of(frame));
+                    return Poll::Ready(());
+                }
+            }
+            FromUpstream::Asking(asking) => {
+                if let Poll::Ready(reask) = asking.as_mut().poll(context) {
+                    self.take_reask(reask);
+                    return Poll::Ready(());
+                }
+            }
+        }
+        self.poll_time(context)
+    }
+
+    /// Waits for the next time at which something is due: the upstream was silent for too long, or the exchange goes on.
+    fn poll_time(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let tick = self.driver.exchange.deadline().map(Instant::from);
         let silence =
             if let FromUpstream::Reading(_, deadline) = &self.from { Some(*deadline) } else { None };
-        let until = tick.into_iter().chain(silence).min();
-        let is_over = matches!(self.from, FromUpstream::Nothing) && !self.driver.waits();
-        if is_over {
-            // An exchange that awaits nothing should have ended; this reply must not look complete.
-            let error = ProxyError::Internal { detail: "the exchange ended without a reply".to_owned() };
-            return self.driver.give(Input::Cut(error, Break::Upstream));
+        let Some(until) = tick.into_iter().chain(silence).min() else { return Poll::Pending };
+        ready!(self.alarm.poll(until, context));
+        if silence.is_some_and(|deadline| deadline <= Instant::now()) {
+            self.step(Step::TooSilent);
+        } else {
+            self.driver.record.mark_idle();
+            self.driver.give(Input::Tick);
         }
-        let (driver, from) = (&mut self.driver, &mut self.from);
-        // A call that waits goes out when it may, however long the upstream takes for what follows it.
-        let event = async {
-            tokio::select! {
-                biased;
-                result = driver.next_result(), if driver.waits() => Event::Result(result),
-                event = from.next() => event,
-            }
-        };
-        let event = match until {
-            Some(until) => timeout_at(until, event).await,
-            None => Ok(event.await),
-        };
-        match event {
-            Ok(Event::Result(Some(input))) => self.driver.give(input),
-            Ok(Event::Result(None)) => {}
-            Ok(Event::Step(step)) => self.step(step),
-            Ok(Event::Reask(reask)) => self.take_reask(reask),
-            Err(_) if silence.is_some_and(|deadline| deadline <= Instant::now()) => {
-                self.step(Step::TooSilent);
-            }
-            Err(_) => {
-                self.driver.record.mark_idle();
-                self.driver.give(Input::Tick);
-            }
-        }
+        Poll::Ready(())
     }
 
     fn step(&mut self, step: Step) {
         self.driver.record.mark_idle();
-        let app = Arc::clone(&self.driver.app);
-        let idle = app.config.upstream.idle_timeout;
+        let app = &self.driver.app;
         match step {
             Step::Frame(frame) => {
                 let now = Instant::from(self.driver.record.split());
@@ -281,8 +254,14 @@ impl Streaming {
                 Some(decoder) => decoder.end(),
                 None => self.end(Input::End),
             },
-            Step::Cut => self.end(Input::Cut(app.cut(&"the connection broke"), Break::Upstream)),
-            Step::TooSilent => self.end(Input::Cut(app.timed_out(idle), Break::Idle)),
+            Step::Cut => {
+                let error = app.cut(&"the connection broke");
+                self.end(Input::Cut(error, Break::Upstream));
+            }
+            Step::TooSilent => {
+                let error = app.timed_out(app.config.upstream.idle_timeout);
+                self.end(Input::Cut(error, Break::Idle));
+            }
         }
     }
 
@@ -377,11 +356,41 @@ impl Streaming {
     }
 }
 
-/// What a stream waits for.
-enum Event {
-    Result(Option<Input>),
-    Step(Step),
-    Reask(Reask),
+impl Stream for Streaming {
+    type Item = Result<Frame<Bytes>, BodyError>;
+
+    /// The next frame for the client.
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = self.get_mut();
+        loop {
+            if let Some(bytes) = this.coded.pop_front() {
+                return Poll::Ready(Some(Ok(this.shown(bytes))));
+            }
+            while let Some(output) = this.driver.exchange.poll() {
+                this.driver.begin_step(&output);
+                match output {
+                    Output::Emit(bytes) => {
+                        this.driver.copy(&bytes);
+                        if !this.passes_coded() {
+                            return Poll::Ready(Some(Ok(this.shown(bytes))));
+                        }
+                    }
+                    Output::BreakOff(how) => {
+                        this.driver.answered = true;
+                        return Poll::Ready(Some(Err(match how {
+                            Break::Upstream => BodyError::UpstreamCut,
+                            Break::Idle => BodyError::IdleTimeout,
+                        })));
+                    }
+                    other => this.perform(other),
+                }
+            }
+            if this.driver.answered {
+                return Poll::Ready(this.trailers.take().map(|trailers| Ok(Frame::trailers(trailers))));
+            }
+            ready!(this.poll_proceed(context));
+        }
+    }
 }
 
 /// Sends `request` in the middle of a stream, and reads a reply that is not a stream.

@@ -23,6 +23,9 @@ pub const WAITS: &str = "toolrein waits";
 pub const MOST_CALLS: usize = 512;
 pub const MOST_CHOICES: usize = 512;
 
+/// The statements of a frame.
+pub type ReplyEvents = SmallVec<[ReplyEvent; 2]>;
+
 /// One complete piece of a reply: an event of a stream, or a whole reply.
 #[derive(Debug)]
 pub struct Frame {
@@ -33,7 +36,7 @@ pub struct Frame {
     /// Tokens used: read before the rest, since by it a finish may be a cut.
     pub usage: Option<Box<FrameUsage>>,
     /// What it says, in order.
-    pub events: SmallVec<[ReplyEvent; 2]>,
+    pub events: ReplyEvents,
     /// It is of a later reply than the first.
     pub is_later: bool,
     /// Two JSON readers may find different calls in it.
@@ -386,6 +389,20 @@ impl Frame {
     /// Whether it ends the reply as failed.
     pub fn reports_failure(&self) -> bool {
         self.ends && self.events.iter().any(|event| matches!(event, ReplyEvent::Error))
+    }
+
+    /// What it says, if that is the text of one choice alone.
+    pub fn text_alone(&self) -> Option<FramePart<'_>> {
+        let says_more = self.usage.is_some() || self.is_ambiguous || self.is_doubtful || self.ends;
+        let (first, events) = self.events.split_first().filter(|_| !says_more)?;
+        let is_of_text = |event: &ReplyEvent| {
+            use ReplyEvent::{Begin, OfText, Text, TextPiece};
+            matches!(event, Begin | OfText(_) | Text(_) | TextPiece(_))
+        };
+        match *first {
+            ReplyEvent::Choice(choice) if events.iter().all(is_of_text) => Some(FramePart { choice, events }),
+            _ => None,
+        }
     }
 
     /// What it says of each choice.

@@ -31,6 +31,7 @@ pub mod short;
 pub mod stored;
 pub mod stray;
 pub mod summary;
+mod text_frame;
 pub mod upstream_history;
 pub mod usage;
 pub mod usage_sum;

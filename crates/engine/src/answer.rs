@@ -395,6 +395,9 @@ impl Replies {
             return;
         }
         let judge = &self.pipeline;
+        if !judge.is_done() && !judge.choices().iter().any(|choice| choice.finish_shown) {
+            return;
+        }
         let shown = judge.shown();
         let finished = shown.iter().filter(|choice| choice.is_finished()).count();
         let all_finished = finished > 0 && finished == shown.len();

@@ -58,15 +58,15 @@ impl Splitter {
 
     /// The next piece that the bytes of `chunk` complete, which are taken from it. `None` once nothing is left of it.
     pub fn next(&mut self, chunk: &mut Bytes) -> Option<Piece> {
+        if chunk.is_empty() {
+            return None;
+        }
         if let Some(end) = self.event_end(chunk) {
             // Not split off where nothing would be left: one chunk is one event almost always.
             let tail = if end == chunk.len() { std::mem::take(chunk) } else { chunk.split_to(end) };
             return Some(self.complete(tail));
         }
         let rest = std::mem::take(chunk);
-        if rest.is_empty() {
-            return None;
-        }
         if self.oversized {
             return Some(Piece::Oversized(rest));
         }
@@ -100,12 +100,12 @@ impl Splitter {
 
     /// Where in `chunk` the current event ends, moving the state over the bytes up to there.
     fn event_end(&mut self, chunk: &[u8]) -> Option<usize> {
-        if !chunk.is_empty() && std::mem::take(&mut self.awaits_lf) {
+        if std::mem::take(&mut self.awaits_lf) {
             self.after_cr = false;
             return Some(usize::from(chunk[0] == b'\n'));
         }
         let mut at = 0;
-        while let Some(found) = memchr2(b'\n', b'\r', &chunk[at..]) {
+        while let Some(found) = line_length(&chunk[at..]) {
             let place = at + found;
             if found > 0 {
                 self.line_empty = false;
@@ -149,6 +149,14 @@ impl Splitter {
         }
         self.partial.extend_from_slice(&tail);
         self.partial.split().freeze()
+    }
+}
+
+/// The bytes before the first line end; `None` where there is none. Mostly an event is one line and an empty one.
+fn line_length(text: &[u8]) -> Option<usize> {
+    match text.first()? {
+        b'\n' | b'\r' => Some(0),
+        _ => memchr2(b'\n', b'\r', text),
     }
 }
 

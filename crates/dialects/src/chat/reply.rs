@@ -11,7 +11,7 @@ mod reader;
 
 pub use other_form::{error_data, whole_of};
 
-use self::calls::{ChoiceReader, Events};
+use self::calls::ChoiceReader;
 use self::edit::{Context, Continuation, Edited, EditedFrame, ShownPart, edit, edited_choice};
 use self::markup::clean;
 use self::numbering::ShownCalls;
@@ -20,7 +20,7 @@ use super::completion::{self, Choice, Reply};
 use super::hidden_exchange::{Blocked, write_hidden_exchange};
 use crate::codec::{
     CallPiece, Frame, FrameKind, FrameUsage, IncompleteEvent, KnownIds, LastEvent, NextReply, Payload,
-    ReplyCodec, ReplyEvent, WriteContext,
+    ReplyCodec, ReplyEvent, ReplyEvents, WriteContext,
 };
 use crate::error::friendly::friendly_event;
 use crate::error::own_error;
@@ -28,6 +28,7 @@ use crate::lines::one_line;
 use crate::markup::TextCleaner;
 use crate::reply::{Form, Limits, Options, Unjudged};
 use crate::reply_choice::{ReplyChoice, position_of};
+use crate::text_frame::TextFrame;
 use bytes::Bytes;
 use serde_json::Value;
 use smallvec::SmallVec;
@@ -67,6 +68,8 @@ pub struct ChatReplies {
     frames: u32,
     /// The frame that was read last, parsed.
     parsed: Option<(u32, Reply)>,
+    /// That frame, where it says a text and no more.
+    text: TextFrame,
     cut_usage: bool,
     request_id: String,
     is_changed: bool,
@@ -92,6 +95,7 @@ impl ChatReplies {
             head: None,
             frames: 0,
             parsed: None,
+            text: TextFrame::default(),
             cut_usage: false,
             request_id: String::new(),
             is_changed: false,
@@ -150,7 +154,7 @@ impl ChatReplies {
         if self.head.is_none() && !reply.choices.is_empty() && self.form == Form::Streamed {
             self.head = Some(Continuation::of(&reply, &data));
         }
-        let mut events = Events::new();
+        let mut events = ReplyEvents::new();
         let indexes = self.indexes_of(&reply.choices);
         for (at, (choice, index)) in reply.choices.iter().zip(indexes).enumerate() {
             let known = position_of(choices, index, self.form);
@@ -176,10 +180,44 @@ impl ChatReplies {
             Some(place) => Payload::Span(place),
             None => Payload::Joined(Box::new(data.clone())),
         };
-        self.frames = self.frames.wrapping_add(1);
-        frame.number = self.frames;
+        frame.number = self.next_number();
+        self.keep_text(&frame, &reply, &data);
         self.parsed = Some((frame.number, reply));
         frame
+    }
+
+    fn next_number(&mut self) -> u32 {
+        self.frames = self.frames.wrapping_add(1);
+        self.frames
+    }
+
+    /// Keeps a frame of a stream, if the next one may be read by it.
+    fn keep_text(&mut self, frame: &Frame, reply: &Reply, data: &[u8]) {
+        let [choice] = &*reply.choices else { return };
+        let reader = self.choices.iter().find(|reader| frame.parts().any(|part| part.choice == reader.index));
+        let is_streamed = self.form == Form::Streamed && self.markup.is_none();
+        if is_streamed && reader.is_some_and(|reader| reader.notes_text_alone(&choice.delta, data)) {
+            // OpenAI pads each event with a string of random length.
+            let padding = reply.member(data, b"obfuscation").map(|member| member.value);
+            let inside = |value: Span| Span { start: value.start + 1, end: value.end - 1 };
+            self.text.keep(frame, padding.filter(|value| value.of(data).starts_with(b"\"")).map(inside));
+        }
+    }
+
+    /// The next frame, where it differs from the one before in its text alone.
+    fn next_text(&mut self) -> Option<Frame> {
+        if !self.text.is_known() {
+            return None;
+        }
+        let values = self.text.fit(self.reader.unread_event()?)?;
+        let mut frame = self.text.with(self.reader.take_event()?, &values);
+        frame.number = self.next_number();
+        let choice = self.text.choice();
+        self.choices
+            .iter_mut()
+            .filter(|reader| Some(reader.index) == choice)
+            .for_each(ChoiceReader::pass_text);
+        Some(frame)
     }
 
     /// Adds the choices of a whole reply; false if it is not the reply that the upstream was asked for.
@@ -311,6 +349,7 @@ impl ReplyCodec for ChatReplies {
         }
         self.reader.begin(form, status);
         self.markup = markup.map(TextCleaner::new);
+        self.text.forget();
         (self.next, self.has_ended, self.continues) = (None, false, continues);
         self.texts.clear();
         match continues {
@@ -327,6 +366,7 @@ impl ReplyCodec for ChatReplies {
 
     fn turn_to(&mut self, form: Form) {
         self.form = form;
+        self.text.forget();
         self.reader = Reader::new(form, self.limits, self.is_strict);
     }
 
@@ -335,10 +375,14 @@ impl ReplyCodec for ChatReplies {
     }
 
     fn next(&mut self, choices: &mut Vec<ReplyChoice>, unjudged: bool) -> Option<Frame> {
+        if !unjudged && let Some(frame) = self.next_text() {
+            return Some(Frame { is_later: self.continues.is_some(), ..frame });
+        }
         let Event { raw, kind } = self.next_event(unjudged)?;
         if unjudged {
             return Some(Frame::idle(raw));
         }
+        self.text.forget();
         let mut frame = match kind {
             Kind::Chunk(chunk) => self.chunk(raw, chunk, choices),
             Kind::Error { error, may_be_reply } => {
@@ -416,9 +460,13 @@ impl ReplyCodec for ChatReplies {
         } else {
             out.push(frame.raw.clone());
         }
-        for part in frame.parts() {
-            let begins = part.events.iter().any(|event| matches!(event, ReplyEvent::Begin));
-            self.shown_of(part.choice).has_role |= begins;
+        let mut of = None;
+        for event in &frame.events {
+            match event {
+                ReplyEvent::Choice(choice) => of = Some(*choice),
+                ReplyEvent::Begin => of.into_iter().for_each(|choice| self.shown_of(choice).has_role = true),
+                _ => {}
+            }
         }
     }
 

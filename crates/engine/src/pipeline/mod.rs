@@ -238,6 +238,9 @@ impl ReplyPipeline {
     /// Takes a part of the reply, and decides on its calls as far as possible.
     fn take_part(&mut self, frame: Frame, now_ms: u64, out: &mut Vec<Bytes>) {
         self.phase.begin_reading();
+        if self.passes_text(&frame, out) {
+            return self.bound(now_ms, out);
+        }
         if self.form == Form::Whole && frame.is_later {
             let choice = frame.parts().next().map(|part| part.choice);
             choice.into_iter().for_each(|choice| self.queue.drop_later_reply(choice));
@@ -283,6 +286,28 @@ impl ReplyPipeline {
         if has_error {
             self.phase.fail();
         }
+    }
+
+    /// Gives out a part of a stream that says a text alone, if nothing waits and nothing acts; false if it is not so.
+    fn passes_text(&mut self, frame: &Frame, out: &mut Vec<Bytes>) -> bool {
+        let Some(part) = frame.text_alone().filter(|_| self.form == Form::Streamed && self.queue.is_empty())
+        else {
+            return false;
+        };
+        let has_calls = self.choices.iter().any(|choice| !choice.calls().is_empty());
+        let Some(at) = self.choices.iter().position(|choice| choice.index == part.choice) else {
+            return false;
+        };
+        let choice = &self.choices[at];
+        if has_calls || !(self.judging.observes() || knows_texts(choice, part)) || self.acts() {
+            return false;
+        }
+        let payload = frame.payload();
+        let choice = &mut self.choices[at];
+        part.texts().for_each(|text| choice.add_text(text.of(payload)));
+        self.codec.forward(frame, &self.choices, &WriteContext::default(), out);
+        note_given(&mut self.choices[at], part, payload);
+        true
     }
 
     /// Takes what a frame says, and returns what a client may read then.
@@ -441,15 +466,8 @@ impl ReplyPipeline {
         }
         self.codec.forward(frame, &self.choices, &context, out);
         for part in frame.parts() {
-            let Some(choice) = self.choices.iter_mut().find(|choice| choice.index == part.choice) else {
-                continue;
-            };
-            choice.note_shown(part.text_bytes(), part.finishes());
-            part.parts_of_texts().for_each(|text| choice.note_given(text));
-            for event in part.events {
-                if let ReplyEvent::TextPiece(piece) = event {
-                    choice.note_piece(&unescape(piece.of(frame.payload())));
-                }
+            if let Some(choice) = self.choices.iter_mut().find(|choice| choice.index == part.choice) {
+                note_given(choice, part, frame.payload());
             }
         }
     }
@@ -792,11 +810,26 @@ impl ReplyPipeline {
 fn is_settled(frame: &Frame, choices: &[ReplyChoice]) -> bool {
     frame.parts().all(|part| {
         choices.iter().find(|choice| choice.index == part.choice).is_some_and(|choice| {
-            let is_known = |text| choice.visibility(text) != Visibility::Waiting;
             part.calls().all(|piece| choice.calls()[piece.call as usize].is_settled())
-                && part.parts_of_texts().all(is_known)
+                && knows_texts(choice, part)
         })
     })
+}
+
+/// Whether it is known of every text of a part whether the client sees it.
+fn knows_texts(choice: &ReplyChoice, part: FramePart<'_>) -> bool {
+    part.parts_of_texts().all(|text| choice.visibility(text) != Visibility::Waiting)
+}
+
+/// Notes that the client was given a part of a choice, from a frame with this payload.
+fn note_given(choice: &mut ReplyChoice, part: FramePart<'_>, payload: &[u8]) {
+    choice.note_shown(part.text_bytes(), part.finishes());
+    part.parts_of_texts().for_each(|text| choice.note_given(text));
+    for event in part.events {
+        if let ReplyEvent::TextPiece(piece) = event {
+            choice.note_piece(&unescape(piece.of(payload)));
+        }
+    }
 }
 
 /// What ends the event that the upstream left open, where something follows it; `is_line`: its last line has ended.

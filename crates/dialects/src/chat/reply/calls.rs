@@ -4,13 +4,13 @@
 use super::super::assemble::{Assembler, assembled, carries};
 use super::super::completion::{Choice, Delta};
 use super::Form;
-use crate::codec::{CallPiece, ReplyEvent};
+use crate::codec::{CallPiece, ReplyEvent, ReplyEvents};
 use crate::reply_choice::ReplyChoice;
 use model::assembled::Assembled;
 use model::call::ToolCall;
 use model::message::Content;
-use smallvec::SmallVec;
 use wire::json::decode;
+use wire::members::Member;
 
 /// Most members that are kept besides text and calls. Providers send two or three.
 const MOST_CARRIED: usize = 16;
@@ -32,9 +32,6 @@ const FINISHED_REASONS: [&str; 13] = [
     "completed",
     "malformedfunctioncall",
 ];
-
-/// The events of a frame.
-pub(super) type Events = SmallVec<[ReplyEvent; 2]>;
 
 /// A call that a stream contains in both forms, as `tool_calls` and as `function_call`.
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +70,7 @@ impl ChoiceReader {
         (at, choice): (usize, &Choice),
         data: &[u8],
         form: Form,
-        events: &mut Events,
+        events: &mut ReplyEvents,
     ) {
         self.assembler.next_event();
         events.push(ReplyEvent::Choice(self.index));
@@ -114,8 +111,19 @@ impl ChoiceReader {
         }
     }
 
+    /// Takes note of a part that says what another one said, but for its text.
+    pub(super) fn pass_text(&mut self) {
+        self.assembler.next_event();
+    }
+
+    /// Whether a part like this one, of which `delta` was read, leaves nothing to note but its text.
+    pub(super) fn notes_text_alone(&self, delta: &Delta, text: &[u8]) -> bool {
+        let is_noted = |member: &Member| is_carried(member.key.raw(text)) && member.value.of(text) != b"null";
+        self.repeated.is_none() && !delta.members.iter().any(is_noted)
+    }
+
     /// Reads what a delta contains besides calls.
-    fn read_content(&mut self, delta: &Delta, text: &[u8], events: &mut Events) {
+    fn read_content(&mut self, delta: &Delta, text: &[u8], events: &mut ReplyEvents) {
         if delta.role.is_some() {
             events.push(ReplyEvent::Begin);
         }
@@ -129,9 +137,7 @@ impl ChoiceReader {
         );
         for member in &delta.members {
             match member.key.raw(text) {
-                key @ (b"extra_content" | [b'r', b'e', b'a', b's', b'o', b'n', b'i', b'n', b'g', ..]) => {
-                    carry(&mut self.carried, key, member.value.of(text));
-                }
+                key if is_carried(key) => carry(&mut self.carried, key, member.value.of(text)),
                 b"refusal" | b"audio" if !matches!(member.value.of(text), b"null" | b"\"\"") => {
                     events.push(ReplyEvent::OtherContent);
                 }
@@ -258,6 +264,11 @@ fn is_cut(reason: &str) -> bool {
 /// Whether a JSON array holds anything.
 fn has_items(array: &[u8]) -> bool {
     array.get(1..array.len() - 1).is_some_and(|inside| !inside.trim_ascii().is_empty())
+}
+
+/// Whether a member of a delta goes back to the model beside its calls.
+fn is_carried(key: &[u8]) -> bool {
+    key == b"extra_content" || key.starts_with(b"reasoning")
 }
 
 /// Joins a member over deltas: strings and arrays are appended, anything else is replaced.

@@ -96,6 +96,8 @@ pub(super) struct Reader {
     calls: CallsByFraming,
     /// Parsed events, the next one last.
     ready: Vec<Event>,
+    /// The next piece of the stream, which is not parsed yet.
+    piece: Option<Piece>,
     /// The upstream's last event has no end.
     is_open: bool,
 }
@@ -120,8 +122,8 @@ struct Body {
 
 impl Reader {
     pub(super) fn new(client: Form, limits: Limits, strict: bool) -> Self {
-        let (framing, ready) = (Framing::Ended, Vec::new());
-        Self { client, limits, strict, framing, calls: CallsByFraming::default(), ready, is_open: false }
+        let (framing, calls) = (Framing::Ended, CallsByFraming::default());
+        Self { client, limits, strict, framing, calls, ready: Vec::new(), piece: None, is_open: false }
     }
 
     /// A reply of this form and HTTP status follows.
@@ -133,6 +135,7 @@ impl Reader {
             _ => Framing::Body(Body { form, status, pieces: Vec::new(), size: 0, is_over: false }),
         };
         self.ready.clear();
+        self.piece = None;
         self.calls = CallsByFraming::default();
         self.is_open = false;
     }
@@ -163,9 +166,33 @@ impl Reader {
         if let Some(event) = self.ready.pop() {
             return Some(event);
         }
-        let Framing::Events(splitter, input) = &mut self.framing else { return None };
-        let piece = splitter.next(input)?;
-        Some(self.piece(piece, unjudged))
+        self.split();
+        let piece = self.piece.take()?;
+        Some(self.read(piece, unjudged))
+    }
+
+    /// The next event of the stream, which is not parsed yet, if it is complete.
+    pub(super) fn unread_event(&mut self) -> Option<&Bytes> {
+        if self.ready.is_empty() {
+            self.split();
+        }
+        match &self.piece {
+            Some(Piece::Event(raw)) => Some(raw),
+            _ => None,
+        }
+    }
+
+    /// Takes that event.
+    pub(super) fn take_event(&mut self) -> Option<Bytes> {
+        match self.piece.take()? {
+            Piece::Event(raw) | Piece::Oversized(raw) => Some(raw),
+        }
+    }
+
+    fn split(&mut self) {
+        if let (None, Framing::Events(splitter, input)) = (&self.piece, &mut self.framing) {
+            self.piece = splitter.next(input);
+        }
     }
 
     /// The upstream's reply has ended: the rest is one more event, or the reply.
@@ -175,7 +202,7 @@ impl Reader {
                 let rest = splitter.finish();
                 self.is_open = rest.is_some() || !splitter.at_boundary();
                 if let Some(piece) = rest {
-                    let event = self.piece(piece, false);
+                    let event = self.read(piece, false);
                     self.ready.push(event);
                 }
             }
@@ -216,7 +243,7 @@ impl Reader {
         }
     }
 
-    fn piece(&mut self, piece: Piece, unjudged: bool) -> Event {
+    fn read(&mut self, piece: Piece, unjudged: bool) -> Event {
         match piece {
             Piece::Event(raw) | Piece::Oversized(raw) if unjudged => Event { raw, kind: Kind::Opaque },
             Piece::Oversized(raw) => Event { raw, kind: Kind::Unread(Unjudged::EventTooLong) },
@@ -269,7 +296,7 @@ impl Reader {
         };
         let (mut splitter, mut events) = (Splitter::new(stream.len()), Vec::new());
         splitter.push(stream, |piece| {
-            let event = self.piece(piece, false);
+            let event = self.read(piece, false);
             events.push(event);
         });
         self.ready.extend(events.into_iter().rev());

@@ -6,7 +6,9 @@ use super::items::{CHOICE, MOST_ITEMS, OutItem};
 use super::owner::{Copied, Ids};
 use super::{Form, ResponsesReplies, text_of};
 use crate::CARRIED;
-use crate::codec::{CallPiece, Frame, FrameKind, FrameUsage, Payload, REPORT, ReplyEvent, WriteContext};
+use crate::codec::{
+    CallPiece, Frame, FrameKind, FrameUsage, Payload, REPORT, ReplyEvent, ReplyEvents, WriteContext,
+};
 use crate::error::may_be_in_200;
 use crate::lines::framed;
 use crate::reply::Unjudged;
@@ -237,7 +239,7 @@ impl ResponsesReplies {
     pub(super) fn take_last(&mut self, mut last: Last, choices: &mut Vec<ReplyChoice>) -> Frame {
         last.settle_shells(self.hosts_shell);
         let raw = last.raw.clone().unwrap_or_else(|| last.data.clone());
-        let mut events: SmallVec<[ReplyEvent; 2]> = SmallVec::new();
+        let mut events = ReplyEvents::new();
         let usage = last.usage().map(|usage| {
             let reports = SmallVec::from_elem(usage, 1);
             Box::new(FrameUsage { reports, model: last.member("model"), is_alone: false })
@@ -287,12 +289,7 @@ impl ResponsesReplies {
     }
 
     /// Finds for each item of the last event the one that it repeats. A call that came nowhere else is a new one.
-    fn reconcile(
-        &mut self,
-        last: &mut Last,
-        choices: &mut Vec<ReplyChoice>,
-        events: &mut SmallVec<[ReplyEvent; 2]>,
-    ) {
+    fn reconcile(&mut self, last: &mut Last, choices: &mut Vec<ReplyChoice>, events: &mut ReplyEvents) {
         for (nth, found) in self.repeated_by(last).into_iter().enumerate() {
             let (entry, data) = (&mut last.entries[nth], &last.data);
             let item = &entry.item;
@@ -331,7 +328,7 @@ impl ResponsesReplies {
     }
 
     /// Reports the calls that clients may know by two names.
-    fn settle_names(&self, choices: &[ReplyChoice], events: &mut SmallVec<[ReplyEvent; 2]>) {
+    fn settle_names(&self, choices: &[ReplyChoice], events: &mut ReplyEvents) {
         for item in self.items.iter().filter(|item| item.has_two_names() && self.is_strict) {
             let call = item.judged_in(&choices[0]).and(item.call.as_ref()).map(|call| call.at as u16);
             let piece = |call| CallPiece { call, is_ambiguous: true, ..CallPiece::default() };

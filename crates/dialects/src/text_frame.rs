@@ -1,0 +1,220 @@
+//! A frame of a stream that says a text and no more. The next one mostly differs from it in that text alone: then its event
+//! is compared with this one and not parsed. Whoever reads it must find in both the same but for that.
+
+use crate::codec::{Frame, FrameKind, Payload, ReplyEvent, ReplyEvents};
+use bytes::Bytes;
+use smallvec::SmallVec;
+use wire::body::Span;
+
+/// Longest event that is kept, in bytes.
+const MOST_BYTES: usize = 4 * 1024;
+
+/// See the file's head.
+#[derive(Debug, Default)]
+pub(crate) struct TextFrame {
+    /// Its event; empty where the frame before says more than a text.
+    event: Vec<u8>,
+    /// The values in which the next event may differ, in order: strings between their quotes, and numbers.
+    values: Values,
+    /// The position of the text among them.
+    text: usize,
+    /// Where the event's JSON is.
+    payload: Span,
+    /// What it says: the text last.
+    events: ReplyEvents,
+    tag: Option<u16>,
+}
+
+/// Values of an event, as spans of it.
+pub(crate) type Values = SmallVec<[Span; 3]>;
+
+impl TextFrame {
+    /// Whether a frame is kept.
+    pub(crate) fn is_known(&self) -> bool {
+        !self.event.is_empty()
+    }
+
+    /// Forgets the frame: another one follows.
+    pub(crate) fn forget(&mut self) {
+        self.event.clear();
+    }
+
+    /// Keeps a frame that was parsed, if it says a text and no more. `others`: further strings and numbers of its JSON in
+    /// which the next one may differ.
+    pub(crate) fn keep(&mut self, frame: &Frame, others: impl IntoIterator<Item = Span>) {
+        self.forget();
+        let Payload::Span(payload) = frame.payload else { return };
+        let Some(text) = text_of(frame).filter(|_| frame.raw.len() <= MOST_BYTES) else { return };
+        let place = |value: Span| Span { start: value.start + payload.start, end: value.end + payload.start };
+        self.values.clear();
+        self.values.extend(others.into_iter().chain([text]).map(place));
+        self.values.sort_unstable_by_key(|value| value.start);
+        self.text = self.values.iter().position(|value| *value == place(text)).unwrap_or_default();
+        (self.payload, self.tag) = (payload, frame.tag);
+        self.events.clone_from(&frame.events);
+        self.event.extend_from_slice(&frame.raw);
+        // Escapes elsewhere may be those of a name, which is then another one to some readers.
+        if self.has_escape_elsewhere() || self.fit(&frame.raw).as_ref() != Some(&self.values) {
+            self.forget();
+        }
+    }
+
+    fn has_escape_elsewhere(&self) -> bool {
+        let escapes = |bytes: &[u8]| bytes.iter().filter(|byte| **byte == b'\\').count();
+        let inside: usize = self.values.iter().map(|value| escapes(value.of(&self.event))).sum();
+        escapes(&self.event) > inside
+    }
+
+    /// The values of `event`, if it differs from the one that is kept in them alone, and no reader can find anything but a
+    /// text in it.
+    pub(crate) fn fit(&self, event: &[u8]) -> Option<Values> {
+        let (mut from, mut rest, mut values) = (0, event, Values::new());
+        for value in &self.values {
+            rest = rest.strip_prefix(self.event.get(from..value.start as usize)?)?;
+            let start = event.len() - rest.len();
+            let is_string = self.event.get(value.end as usize) == Some(&b'"');
+            let length = if is_string { string_length(rest)? } else { number_length(rest)? };
+            values.push(Span::new(start, start + length));
+            (from, rest) = (value.end as usize, &rest[length..]);
+        }
+        (self.is_known() && rest == &self.event[from..]).then_some(values)
+    }
+
+    /// The frame of an event with these `values`.
+    pub(crate) fn with(&self, raw: Bytes, values: &Values) -> Frame {
+        let after = self.event.len() - self.payload.end as usize;
+        let payload = Span::new(self.payload.start as usize, raw.len() - after);
+        let text = values[self.text];
+        let text = Span { start: text.start - payload.start, end: text.end - payload.start };
+        let mut frame = Frame::new(raw, FrameKind::Part);
+        (frame.payload, frame.tag) = (Payload::Span(payload), self.tag);
+        frame.events.extend_from_slice(&self.events);
+        if let Some(ReplyEvent::Text(span) | ReplyEvent::TextPiece(span)) = frame.events.last_mut() {
+            *span = text;
+        }
+        frame
+    }
+
+    /// The choice that it is about.
+    pub(crate) fn choice(&self) -> Option<u32> {
+        self.events
+            .first()
+            .and_then(|event| if let ReplyEvent::Choice(index) = event { Some(*index) } else { None })
+    }
+}
+
+/// The text of a frame that says no more, as a span of its JSON.
+fn text_of(frame: &Frame) -> Option<Span> {
+    let part = frame.text_alone().filter(|_| matches!(frame.kind, FrameKind::Part))?;
+    let is_text = |event: &&ReplyEvent| matches!(event, ReplyEvent::Text(_) | ReplyEvent::TextPiece(_));
+    match part.events.last() {
+        Some(ReplyEvent::Text(text) | ReplyEvent::TextPiece(text)) => {
+            Some(*text).filter(|_| part.events.iter().filter(is_text).count() == 1)
+        }
+        _ => None,
+    }
+}
+
+/// The length of the string at the start of `text`, which goes on with its quote. `None` where it is empty, or where readers
+/// may differ on it: `\u` may be half of a character, and what is before a colon may be a field to some.
+fn string_length(text: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    loop {
+        match text.get(at)? {
+            b'"' => return (at > 0).then_some(at),
+            b'\\' if text.get(at + 1).is_some_and(|letter| br#""\/bfnrt"#.contains(letter)) => at += 2,
+            b'\\' | b':' | 0..0x20 => return None,
+            _ => at += 1,
+        }
+    }
+}
+
+/// The length of the whole number at the start of `text`; `None` where it is none, or one that does not fit.
+fn number_length(text: &[u8]) -> Option<usize> {
+    let length = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let is_plain = text.first() != Some(&b'0') || length == 1;
+    ((1..=18).contains(&length) && is_plain).then_some(length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIRST: &str = r#"data: {"id":"a","n":1,"text":"one"}"#;
+
+    fn span_of(text: &str, part: &str) -> Span {
+        let at = text.find(part).unwrap() - "data: ".len();
+        Span::new(at, at + part.len())
+    }
+
+    fn frame(event: &str, text: &str) -> Frame {
+        let mut frame = Frame::new(Bytes::copy_from_slice(event.as_bytes()), FrameKind::Part);
+        frame.payload = Payload::Span(Span::new(6, event.len()));
+        frame.events.extend([ReplyEvent::Choice(0), ReplyEvent::Text(span_of(event, text))]);
+        frame
+    }
+
+    /// What the text of `event` is, by the frame of [`FIRST`].
+    fn text_by_first(event: &str) -> Option<String> {
+        let mut known = TextFrame::default();
+        known.keep(&frame(FIRST, "one"), [span_of(FIRST, "1")]);
+        let values = known.fit(event.as_bytes())?;
+        let frame = known.with(Bytes::copy_from_slice(event.as_bytes()), &values);
+        let Some(ReplyEvent::Text(text)) = frame.events.last() else { panic!("a text") };
+        Some(String::from_utf8(text.of(frame.payload()).to_vec()).unwrap())
+    }
+
+    #[test]
+    fn an_event_that_differs_in_its_values_alone_has_the_frame_of_the_one_before() {
+        for (event, text) in [
+            (FIRST, "one"),
+            (r#"data: {"id":"a","n":12,"text":"t"}"#, "t"),
+            (r#"data: {"id":"a","n":2,"text":"say \"two\"\n"}"#, r#"say \"two\"\n"#),
+            (r#"data: {"id":"a","n":2,"text":"zwölf"}"#, "zwölf"),
+        ] {
+            assert_eq!(text_by_first(event).as_deref(), Some(text), "{event}");
+        }
+        for event in [
+            r#"data: {"id":"b","n":1,"text":"one"}"#,
+            r#"data: {"id":"a","n":1,"text":""}"#,
+            r#"data: {"id":"a","n":1,"text":"one"} "#,
+            r#"data: {"id":"a","n":1,"text":"one","x":"y"}"#,
+            r#"data: {"id":"a","n":1,"text":"one\"}"#,
+            r#"data: {"id":"a","n":1,"text":"\u0061"}"#,
+            r#"data: {"id":"a","n":1,"text":"\x"}"#,
+            "data: {\"id\":\"a\",\"n\":1,\"text\":\"\tone\"}",
+            r#"data: {"id":"a","n":1,"text":"data: x"}"#,
+            r#"data: {"id":"a","n":-1,"text":"one"}"#,
+            r#"data: {"id":"a","n":01,"text":"one"}"#,
+            r#"data: {"id":"a","n":1.5,"text":"one"}"#,
+            r#"data: {"id":"a","n":,"text":"one"}"#,
+            r#"data: {"id":"a","n":99999999999999999999,"text":"one"}"#,
+            r#"data: {"id":"a","n":1"#,
+            "",
+        ] {
+            assert_eq!(text_by_first(event), None, "{event}");
+        }
+    }
+
+    #[test]
+    fn a_frame_that_says_more_than_a_text_is_not_kept() {
+        let keeps = |event: &str, text: &str, change: fn(&mut Frame)| {
+            let mut known = TextFrame::default();
+            known.keep(&frame(FIRST, "one"), []);
+            let mut frame = frame(event, text);
+            change(&mut frame);
+            known.keep(&frame, []);
+            known.is_known()
+        };
+        assert!(keeps(FIRST, "one", |_| {}));
+        assert!(keeps(FIRST, "one", |frame| frame.events.insert(1, ReplyEvent::OfText(0))));
+        assert!(!keeps(FIRST, "one", |frame| frame.is_doubtful = true));
+        assert!(!keeps(FIRST, "one", |frame| frame.usage = Some(Box::default())));
+        assert!(!keeps(FIRST, "one", |frame| frame.events.push(ReplyEvent::Finish { is_cut: false })));
+        assert!(!keeps(FIRST, "one", |frame| frame.events.insert(1, ReplyEvent::Choice(1))));
+        assert!(!keeps(r#"data: {"\u0069d":1,"text":"one"}"#, "one", |_| {}));
+        assert!(!keeps(r#"data: {"text":"\u006fne"}"#, r"\u006fne", |_| {}));
+        let long = format!(r#"data: {{"id":"{}","text":"one"}}"#, "a".repeat(MOST_BYTES));
+        assert!(!keeps(&long, "one", |_| {}));
+    }
+}
