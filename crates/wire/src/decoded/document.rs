@@ -104,10 +104,8 @@ impl Reader {
             let within = open.last().copied().or(place.within);
             match byte {
                 b'"' => {
-                    let end = at + string_end(&bytes[at..]);
-                    self.copy(part.of(done..at));
-                    let raw = part.of(at..end);
-                    (done, at) = (end, (end + 1).min(bytes.len()));
+                    let (start, end) = (at, at + string_end(&bytes[at..]));
+                    at = (end + 1).min(bytes.len());
                     let is_name = part.text[at..].trim_start().starts_with(':');
                     let list = open.last().map(|open| &self.groups[*open]).filter(|group| group.is_list);
                     let of = match list {
@@ -115,7 +113,16 @@ impl Reader {
                         Some(list) => list.name.clone(),
                         None => name.take(),
                     };
-                    let range = self.string(raw, depth, Place { name: of.clone(), within });
+                    let raw = part.of(start..end);
+                    let range = if is_plain(raw.text, depth) {
+                        // It is copied with what is around it.
+                        let start = self.text.len() + start - done;
+                        Some(start..start + raw.text.len())
+                    } else {
+                        self.copy(part.of(done..start));
+                        done = end;
+                        self.string(raw, depth, Place { name: of.clone(), within })
+                    };
                     if is_name {
                         name = range.clone();
                     }
@@ -167,6 +174,11 @@ fn is_document(text: &str) -> bool {
     }
     let mut scanner = Scanner::new(text.as_bytes());
     scanner.skip().is_ok() && scanner.end().is_ok()
+}
+
+/// Whether a string that has `depth` strings around its document means its own bytes, and is no document.
+fn is_plain(raw: &str, depth: usize) -> bool {
+    !raw.contains('\\') && !(depth + 1 < MOST_NESTED && is_document(raw))
 }
 
 /// The text of a JSON string, and where its bytes come from.
