@@ -31,9 +31,10 @@ mod members;
 mod named;
 mod phrases;
 mod rules;
+mod signs;
 mod value;
 
-pub use kept::Redactor;
+pub use kept::{Redactor, Replacements};
 
 use super::about::{About, list_tools};
 use super::pattern::{Pattern, any_fits, problem_of};

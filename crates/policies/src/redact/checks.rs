@@ -134,6 +134,11 @@ const IBAN_LENGTHS: &[(&str, usize)] = &[
     ("YE", 30),
 ];
 
+/// Whether account numbers of a country begin with these letters.
+pub(super) fn is_country(letters: [u8; 2]) -> bool {
+    IBAN_LENGTHS.iter().any(|(country, _)| country.as_bytes() == letters)
+}
+
 /// How many bytes of `text` are an international bank account number, by its country's length and by its checksum
 /// (ISO 7064, modulo 97); `None` if it begins with none.
 pub(super) fn iban(text: &str) -> Option<usize> {

@@ -4,9 +4,10 @@
 use super::lines::find_in_lines;
 use super::markup::find_in_markup;
 use super::members::find_in_members;
-use super::named::{may_name_secret, named, of_commands};
+use super::named::{may_be_named, may_name_secret, named, of_commands};
 use super::phrases::{find_after_phrases, find_cookies};
 use super::rules::{Kind, RULES, Rule};
+use super::signs::Signs;
 use memchr::memmem;
 use model::memo::Derived;
 use model::plan::placeholders::{Occurrence, merged};
@@ -82,11 +83,16 @@ impl Detector {
 
     /// The values in `text`, in order, without overlaps.
     pub(super) fn find(&self, text: &Decoded<'_>) -> Vec<Found> {
-        let mut all: Vec<Found> = Vec::new();
+        self.find_with_end(text).0
+    }
+
+    /// As [`Self::find`], and whether a value that begins in `text` may go on after its end.
+    pub(super) fn find_with_end(&self, text: &Decoded<'_>) -> (Vec<Found>, bool) {
+        let (mut all, mut goes_on): (Vec<Found>, bool) = (Vec::new(), false);
         // From the innermost layer: what is found there is known when an outer one would cut an escape.
         for layer in (0..text.layers()).rev() {
             let mut found = Vec::new();
-            for one in self.find_in(text.layer(layer)) {
+            for one in self.find_in(text.layer(layer), &mut goes_on) {
                 let cuts = text.splits_escape(layer, one.range.start);
                 let is_key = text.layer(layer)[one.range.clone()].starts_with(BEGIN);
                 let mut sources = text.sources(layer, one.range);
@@ -106,11 +112,11 @@ impl Detector {
             found.append(&mut all);
             all = merged(found, What::of_both);
         }
-        all
+        (all, goes_on)
     }
 
-    /// The values in one layer, in order, without overlaps.
-    fn find_in(&self, text: &str) -> Vec<Match> {
+    /// The values in one layer, in order, without overlaps. `goes_on` is set where one may go on after the end.
+    fn find_in(&self, text: &str, goes_on: &mut bool) -> Vec<Match> {
         // The operator's come first, so that they name what they find.
         let mut found = Vec::new();
         for (at, (_, regex)) in self.own.iter().enumerate() {
@@ -120,25 +126,24 @@ impl Detector {
         }
         if self.kinds.contains(&Kind::Secret) {
             self.add(private_keys(text), What::Kind(Kind::Secret), text, &mut found);
-            self.add(named(text), What::Kind(Kind::Secret), text, &mut found);
+            if may_be_named(text) {
+                self.add(named(text), What::Kind(Kind::Secret), text, &mut found);
+            }
             self.add(of_commands(text), What::Kind(Kind::Secret), text, &mut found);
             self.add(find_after_phrases(text), What::Kind(Kind::Secret), text, &mut found);
             self.add(find_cookies(text).into_iter(), What::Kind(Kind::Secret), text, &mut found);
             // Markup and lines are read for what a name in them calls a secret.
             if may_name_secret(text) {
-                self.add(find_in_markup(text).into_iter(), What::Kind(Kind::Secret), text, &mut found);
-                self.add(find_in_lines(text).into_iter(), What::Kind(Kind::Secret), text, &mut found);
+                for (values, is_open) in [find_in_markup(text), find_in_lines(text)] {
+                    self.add(values.into_iter(), What::Kind(Kind::Secret), text, &mut found);
+                    *goes_on |= is_open;
+                }
             }
+            *goes_on |= is_key_open(text);
         }
-        for rule in RULES.iter().filter(|rule| self.kinds.contains(&rule.kind)) {
-            let may_occur = match rule.needs {
-                [] => true,
-                [one] => memchr::memchr(*one, text.as_bytes()).is_some(),
-                many => text.bytes().any(|byte| many.contains(&byte)),
-            };
-            if may_occur {
-                self.add(values_of(rule, text), What::Kind(rule.kind), text, &mut found);
-            }
+        let signs = Signs::of(text);
+        for rule in RULES.iter().filter(|rule| self.kinds.contains(&rule.kind) && (rule.may_be_in)(&signs)) {
+            self.add(values_of(rule, text), What::Kind(rule.kind), text, &mut found);
         }
         settle(found, text.len(), self.most)
     }
@@ -258,6 +263,14 @@ fn private_keys(text: &str) -> impl Iterator<Item = Range<usize>> {
             return Some(start..end);
         }
     })
+}
+
+/// Whether a private key begins in `text` and does not end in it.
+fn is_key_open(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let end = memmem::rfind(bytes, b"-----END ").unwrap_or(0);
+    memmem::find(&bytes[end..], BEGIN.as_bytes())
+        .is_some_and(|begin| memmem::find(&bytes[end + begin..], b"PRIVATE KEY").is_some())
 }
 
 /// How many bytes may be those of a key.
@@ -621,6 +634,29 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_text_in_which_a_rule_finds_a_value_has_its_signs(
+            parts in prop::collection::vec(
+                prop_oneof![
+                    prop::sample::select(vec![
+                        "sk-", "AKIA", "ghp_", "xoxb-", "sk_live_", ":AA", "eyJ", ".", "BeaRer ", "ba\u{17f}ic ", "a://", ":", "@",
+                        "?", "&", "x-amz-signature=", "\u{17f}ig=", "jwt=", "DE89", "gb82", "4111", "0045", "tel: ", "fax.", "(212) ",
+                        "\u{a0}", "\u{202f}", "+49", "\u{ff20}", ".org",
+                    ])
+                    .prop_map(str::to_owned),
+                    "[0-9 ().+/-]{1,16}",
+                    "[A-Za-z0-9_-]{1,40}",
+                ],
+                1..6,
+            )
+        ) {
+            let text = parts.concat();
+            for rule in RULES.iter() {
+                let has_signs = (rule.may_be_in)(&Signs::of(&text));
+                prop_assert!(has_signs || values_of(rule, &text).next().is_none(), "{} in {text}", rule.regex);
+            }
+        }
+
         #[test]
         fn findings_are_in_order_non_empty_and_do_not_overlap(text in "(a@b\\.de|4111 1111 1111 1111|[+]49 151 12345678|EMP-004217|-----BEGIN PRIVATE KEY-----|-----END |[ .:/é\"-]|[0-9a-z]{1,5}){0,40}") {
             let found = all().find(&Decoded::new(&text));

@@ -15,6 +15,15 @@ pub struct Redactor {
     detector: Detector,
 }
 
+/// What is replaced in a text.
+pub struct Replacements {
+    /// In order, without overlaps.
+    pub ranges: Vec<Redaction>,
+    /// A value that begins in the text may go on in the one after it: the end of a private key is missing, or the line
+    /// after a heading of secrets.
+    pub goes_on: bool,
+}
+
 impl Redactor {
     /// A redactor of these `kinds` of values and of what the operator's `patterns` match, as in `[policy.redact]`.
     ///
@@ -40,11 +49,23 @@ impl Redactor {
         Ok(Self { detector: Detector::without_limit(known, own) })
     }
 
+    /// Whether a text without [`Replacements::goes_on`] is redacted the same whatever comes before and after it. A pattern
+    /// of the operator may look at more than one text.
+    pub fn is_local(&self) -> bool {
+        self.detector.own.is_empty()
+    }
+
     /// `text`, JSON or free text, with placeholders in its strings; `None` where there is nothing to replace. Equal values
     /// get equal placeholders under one `key`.
     pub fn redact(&self, text: &str, key: &HashKey) -> Option<String> {
+        let found = self.replacements(text, key).ranges;
+        (!found.is_empty()).then(|| replaced(text, &found))
+    }
+
+    /// What [`Self::redact`] replaces.
+    pub fn replacements(&self, text: &str, key: &HashKey) -> Replacements {
         if self.detector.is_empty() {
-            return None;
+            return Replacements { ranges: Vec::new(), goes_on: false };
         }
         let text_as_read = Decoded::new(text);
         let redaction = |found: Found| {
@@ -52,8 +73,8 @@ impl Redactor {
             let by = text_as_read.written_at(&found.range, &self.placeholder(written, found.what, key));
             Redaction { range: found.range, by: by.into() }
         };
-        let found: Vec<Redaction> = self.detector.find(&text_as_read).into_iter().map(redaction).collect();
-        (!found.is_empty()).then(|| replaced(text, &found))
+        let (found, goes_on) = self.detector.find_with_end(&text_as_read);
+        Replacements { ranges: found.into_iter().map(redaction).collect(), goes_on }
     }
 
     fn placeholder(&self, written: &str, what: What, key: &HashKey) -> String {
@@ -93,6 +114,25 @@ mod tests {
         assert_eq!(value["b"][0], format!("{{\"m\":\"{mail}\"}}"), "equal values have equal placeholders");
         assert!(value["c"].as_str().unwrap().starts_with("[ORDER_"), "{redacted}");
         assert_eq!(redactor().redact(r#"{"a":"nothing"}"#, &key), None);
+    }
+
+    #[test]
+    fn a_text_after_which_a_value_may_go_on_says_so() {
+        for (text, goes_on) in [
+            ("-----BEGIN PRIVATE KEY-----\nMIIEvQ", true),
+            ("-----BEGIN PRIVATE KEY-----\nMIIEvQ\n-----END PRIVATE KEY-----\n", false),
+            ("-----BEGIN CERTIFICATE-----\nMIIEvQ", false),
+            ("db:\n  password: |\n    one", true),
+            ("db:\n  password: |\n    one\nuser: x", false),
+            ("user,password\nanna,none", true),
+            ("user,password\nanna,none\n\nand more", false),
+            ("<password>Xq7Zp2Lm9Rt4Vw8K<b>", true),
+            ("<password>Xq7Zp2Lm9Rt4Vw8K</password>", false),
+            ("fn of(tokens: Vec<Token>) {", false),
+            ("anna@example.org", false),
+        ] {
+            assert_eq!(redactor().replacements(text, &HashKey::fixed(7)).goes_on, goes_on, "{text}");
+        }
     }
 
     #[test]

@@ -58,8 +58,8 @@ struct Entry<'t> {
     value: usize,
 }
 
-/// The secrets, in order.
-pub(super) fn find_in_lines(text: &str) -> Vec<Range<usize>> {
+/// The secrets, in order, and whether the lines after `text` may hold more.
+pub(super) fn find_in_lines(text: &str) -> (Vec<Range<usize>>, bool) {
     let mut reader = Reader::default();
     let mut start = 0;
     for line in text.split_inclusive('\n') {
@@ -67,7 +67,7 @@ pub(super) fn find_in_lines(text: &str) -> Vec<Range<usize>> {
         start += line.len();
     }
     reader.found.sort_by_key(|range| range.start);
-    reader.found
+    (reader.found, reader.block.is_some() || reader.table.is_some())
 }
 
 impl<'t> Reader<'t> {
@@ -303,7 +303,7 @@ mod tests {
             "\"user\";\"api key\"\n\"a;b\";\"@\"",
         ] {
             let text = written.replace('@', S);
-            let found: Vec<&str> = find_in_lines(&text).into_iter().map(|range| &text[range]).collect();
+            let found: Vec<&str> = find_in_lines(&text).0.into_iter().map(|range| &text[range]).collect();
             assert_eq!(found, [S], "{text}");
         }
     }
@@ -324,7 +324,7 @@ mod tests {
             "token:\n  TOKEN_URL: @\n  file: ./secrets/@\n",
         ] {
             let text = written.replace('@', S);
-            assert!(find_in_lines(&text).is_empty(), "{text}");
+            assert!(find_in_lines(&text).0.is_empty(), "{text}");
         }
     }
 }

@@ -47,8 +47,8 @@ struct Reader<'t> {
     is_data_open: bool,
 }
 
-/// The secrets, in order.
-pub(super) fn find_in_markup(text: &str) -> Vec<Range<usize>> {
+/// The secrets, in order, and whether others were read whose element has not ended.
+pub(super) fn find_in_markup(text: &str) -> (Vec<Range<usize>>, bool) {
     let mut reader = Reader::default();
     let mut at = 0;
     while let Some(next) = memchr::memchr(b'<', &text.as_bytes()[at..]) {
@@ -58,7 +58,7 @@ pub(super) fn find_in_markup(text: &str) -> Vec<Range<usize>> {
         at = reader.read(text, &tag);
     }
     reader.found.sort_by_key(|range| range.start);
-    reader.found
+    (reader.found, !reader.pending.is_empty())
 }
 
 impl<'t> Reader<'t> {
@@ -217,7 +217,7 @@ mod tests {
             "<input name=\"user[password]\" value=\"@ with words\">",
         ] {
             let text = markup.replace('@', S);
-            let found: Vec<&str> = find_in_markup(&text).into_iter().map(|range| &text[range]).collect();
+            let found: Vec<&str> = find_in_markup(&text).0.into_iter().map(|range| &text[range]).collect();
             assert_eq!(found.len(), 1, "{text}: {found:?}");
             assert!(found[0].starts_with(S) && !found[0].contains(['<', '\n', '"']), "{text}: {found:?}");
         }
@@ -237,7 +237,7 @@ mod tests {
             "<section id=\"access-token\"><p>Read Xq7Zp2Lm9Rt4Vw8K first.</p></section>",
             "<password><file>./secrets/Xq7Zp2Lm9Rt4Vw8K</file></password>",
         ] {
-            assert!(find_in_markup(text).is_empty(), "{text}");
+            assert!(find_in_markup(text).0.is_empty(), "{text}");
         }
     }
 }

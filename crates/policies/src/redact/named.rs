@@ -65,10 +65,35 @@ pub(super) fn may_name_secret(text: &str) -> bool {
     NAME_PART.as_ref().is_none_or(|part| part.is_match(text))
 }
 
+/// As [`may_name_secret`], also with the two letters that are a `k` and an `s` in another case.
+pub(super) fn may_be_named(text: &str) -> bool {
+    may_name_secret(text) || ["\u{212a}", "\u{17f}"].iter().any(|letter| text.contains(letter))
+}
+
 /// Whether the member of a document with this name has a secret as its value.
 pub(super) fn is_secret_name(name: &str) -> bool {
-    let found = NAME.as_ref().filter(|_| name.len() <= LONGEST_NAME).and_then(|pattern| pattern.find(name));
+    let may_be = name.len() <= LONGEST_NAME && ends_like_secret(name);
+    let found = NAME.as_ref().filter(|_| may_be).and_then(|pattern| pattern.find(name));
     found.is_some_and(|found| !is_of_pages(&name[..found.start()], found.as_str()))
+}
+
+/// Whether a name may end as [`NAMES`] do: by its last two letters, before an `s`.
+fn ends_like_secret(name: &str) -> bool {
+    if !name.is_ascii() {
+        return true;
+    }
+    let ends = |name: &[u8]| {
+        let last = &name[name.len().saturating_sub(2)..];
+        ["ey", "et", "en", "rd", "wd", "se"].iter().any(|end| last.eq_ignore_ascii_case(end.as_bytes()))
+    };
+    let bytes = name.as_bytes();
+    let bytes = bytes.strip_suffix(b"s").or(bytes.strip_suffix(b"S")).unwrap_or(bytes);
+    match bytes {
+        [before @ .., b'i' | b'I', b'd' | b'D'] => {
+            ends(before.strip_suffix(b"_").or(before.strip_suffix(b"-")).unwrap_or(before))
+        }
+        _ => ends(bytes),
+    }
 }
 
 /// Whether a header or a member with this name lets its sender in, or says who it is.
@@ -358,6 +383,31 @@ fn without_punctuation(mut value: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_of_a_secret_is_known_by_its_end() {
+        for (name, is) in [
+            ("password", true),
+            ("DB_PASSWORDS", true),
+            ("apiKey", true),
+            ("aws_access_key_id", true),
+            ("AccessKeyIds", true),
+            ("access-key-ID", true),
+            ("to\u{212a}en", true),
+            ("token\u{17f}", true),
+            ("passphrase", true),
+            ("client_secrets", true),
+            ("pwd", true),
+            ("request_id", false),
+            ("next_page_token", false),
+            ("key", false),
+            ("word", false),
+            ("ids", false),
+            ("", false),
+        ] {
+            assert_eq!(is_secret_name(name), is, "{name}");
+        }
+    }
 
     #[test]
     fn a_value_below_a_secret_may_be_one_unless_it_is_a_time_or_leads_elsewhere() {

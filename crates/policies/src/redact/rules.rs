@@ -5,6 +5,7 @@ use super::checks::{iban, is_card, is_dialled_phone, is_foreign_phone, is_named_
 use super::expressions::is_variable;
 use super::named;
 use super::phrases;
+use super::signs::{self, Signs};
 use regex::Regex;
 use serde::Deserialize;
 use std::sync::LazyLock;
@@ -43,16 +44,16 @@ pub(super) struct Rule {
     pub(super) regex: Regex,
     /// How much of the value counts, in bytes; `None`: it is none.
     pub(super) check: fn(&str) -> Option<usize>,
-    /// A text without any of these bytes holds no value.
-    pub(super) needs: &'static [u8],
+    /// Whether a text may hold a value.
+    pub(super) may_be_in: fn(&Signs<'_>) -> bool,
 }
 
 /// In the order in which they win where they overlap.
 pub(super) static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| {
     // A pattern that does not compile is left out; a test holds that there is none.
-    let rule = |(kind, pattern, check, needs): &Written| {
+    let rule = |(kind, pattern, check, may_be_in): &Written| {
         let regex = Regex::new(pattern).ok()?;
-        Some(Rule { kind: *kind, regex, check: *check, needs })
+        Some(Rule { kind: *kind, regex, check: *check, may_be_in: *may_be_in })
     };
     WRITTEN.iter().filter_map(rule).collect()
 });
@@ -64,68 +65,91 @@ pub(super) fn compile() {
     LazyLock::force(&named::NAME);
     LazyLock::force(&phrases::PHRASES);
     LazyLock::force(&phrases::COOKIES);
+    LazyLock::force(&signs::PREFIX);
 }
 
-type Written = (Kind, &'static str, fn(&str) -> Option<usize>, &'static [u8]);
+type Written = (Kind, &'static str, fn(&str) -> Option<usize>, fn(&Signs<'_>) -> bool);
 
 /// Each pattern looks at a bounded number of bytes, or has no two beginnings in what it looks at: so all its matches
 /// are found in time linear in the text. None bounds a secret's length: the tail of a longer one would be shown.
 const WRITTEN: &[Written] = &[
     // OpenAI, Anthropic and others.
-    (Kind::Secret, r"\bsk-[A-Za-z0-9_-]{20,}", |text| when(text, is_random(text, 3.5)), b"-"),
+    (
+        Kind::Secret,
+        r"\bsk-[A-Za-z0-9_-]{20,}",
+        |text| when(text, is_random(text, 3.5)),
+        |signs| signs.has(b"sk-"),
+    ),
     // Amazon, GitHub, GitLab, Slack, Google, Stripe, npm, PyPI, SendGrid, Hugging Face, Groq, DigitalOcean, Vault,
     // Shopify, Telegram.
     (
         Kind::Secret,
         r"\b(?:(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}\b|gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{22,}|glpat-[A-Za-z0-9_-]{20,}|xox[abeoprs]-[A-Za-z0-9-]{10,}|xapp-[0-9]-[A-Za-z0-9-]{20,}|AIza[A-Za-z0-9_-]{35,}|ya29\.[A-Za-z0-9_-]{20,}|[sr]k_(?:live|test)_[A-Za-z0-9]{16,}|npm_[A-Za-z0-9]{36,}|pypi-[A-Za-z0-9_-]{50,}|SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{32,}|hf_[A-Za-z0-9]{30,}|gsk_[A-Za-z0-9]{40,}|dop_v1_[a-f0-9]{64,}|hvs\.[A-Za-z0-9_-]{24,}|shpat_[a-f0-9]{32,}|[0-9]{8,10}:AA[A-Za-z0-9_-]{33,})",
         whole,
-        b"",
+        |signs| signs::has_prefix(signs.text),
     ),
-    (Kind::Secret, r"\beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}", whole, b"."),
+    (Kind::Secret, r"\beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}", whole, |signs| {
+        signs.has(b"eyJ")
+    }),
     (
         Kind::Secret,
         r"(?i)\b(?:bearer|basic)[\s+]{1,4}([A-Za-z0-9._~+/=-]{16,})",
         |text| when(text, is_random(text, 3.0)),
-        b"",
+        |signs| signs::has_scheme(signs.text),
     ),
     // A password in an address.
-    (Kind::Secret, r"[a-z]://[^\s/:@\x22']*:([^\s/\x22']{3,})@", |text| when(text, !is_variable(text)), b"@"),
+    (
+        Kind::Secret,
+        r"[a-z]://[^\s/:@\x22']*:([^\s/\x22']{3,})@",
+        |text| when(text, !is_variable(text)),
+        |signs| signs.has(b"@"),
+    ),
     // A signature in an address is what lets its holder in.
     (
         Kind::Secret,
         r"(?i)[?&;](?:x-amz-signature|x-amz-security-token|x-goog-signature|signature|sig|hmac|auth|jwt)=([A-Za-z0-9%._~+/=-]{16,})",
         |text| when(text, is_random(text, 3.0)),
-        b"=",
+        |signs| signs::has_parameter(signs.text),
     ),
-    (Kind::Iban, r"\b[A-Z]{2}[0-9]{2}(?:[ -]?[A-Z0-9]{1,4}){3,9}", iban, b"0123456789"),
+    (Kind::Iban, r"\b[A-Z]{2}[0-9]{2}(?:[ -]?[A-Z0-9]{1,4}){3,9}", iban, |signs| signs.has_account),
     // In lower case letters are those of the bank alone, since hashes hold others too.
     (
         Kind::Iban,
         r"\b[a-z]{2}[0-9]{2}(?:[ -]?[a-z]{4})?(?:[ -]?[0-9]{1,4}){3,9}",
         |text| iban(&text.to_ascii_uppercase()),
-        b"0123456789",
+        |signs| signs.has_account,
     ),
-    (Kind::Card, r"\b[2-6](?:[ .\u{a0}\u{202f}-]?[0-9]){12,18}\b", card, b"23456"),
+    (Kind::Card, r"\b[2-6](?:[ .\u{a0}\u{202f}-]?[0-9]){12,18}\b", card, |signs| signs.most_digits >= 13),
     (
         Kind::Email,
         r"[A-Za-z0-9_%+'\p{L}](?:[A-Za-z0-9._%+'\p{L}-]*[A-Za-z0-9_%+'\p{L}-])?[@＠](?:[A-Za-z0-9\p{L}](?:[A-Za-z0-9\p{L}-]*[A-Za-z0-9\p{L}])?\.)+(?:xn--[A-Za-z0-9-]{2,}|\p{L}{2,24})\b",
         email,
-        b"@\xef",
+        |signs| signs::has_at_sign(signs.text),
     ),
-    (Kind::Phone, r"\+[1-9][0-9 ()./-]{6,24}[0-9]\b", |text| when(text, is_foreign_phone(text)), b"+"),
+    (
+        Kind::Phone,
+        r"\+[1-9][0-9 ()./-]{6,24}[0-9]\b",
+        |text| when(text, is_foreign_phone(text)),
+        |signs| signs.most_digits >= 8 && signs.has(b"+"),
+    ),
     (
         Kind::Phone,
         r"\b00[1-9][0-9]{0,2}[ /][0-9 ()./-]{6,22}[0-9]\b",
         |text| when(text, is_dialled_phone(text)),
-        b"0",
+        |signs| signs.most_digits >= 8 && signs.has(b"00"),
     ),
     // As written in North America.
-    (Kind::Phone, r"(?:\b[2-9][0-9]{2}[ .-]|\([2-9][0-9]{2}\) ?)[2-9][0-9]{2}[.-][0-9]{4}\b", whole, b"-."),
+    (
+        Kind::Phone,
+        r"(?:\b[2-9][0-9]{2}[ .-]|\([2-9][0-9]{2}\) ?)[2-9][0-9]{2}[.-][0-9]{4}\b",
+        whole,
+        |signs| signs.most_digits >= 10,
+    ),
     (
         Kind::Phone,
         r"(?i)\b(?:tel|phone|mobile|cell|fax|telefon|telephone|handy|t[ée]l[ée]phone|tel[ée]fono|whatsapp)(?:[ _-]?(?:number|no|nr))?[.:=\x22' ]{1,6}([0-9(][0-9 ()/.-]{5,18}[0-9])\b",
         |text| when(text, is_named_phone(text)),
-        b"0123456789",
+        |signs| signs.most_digits >= 7,
     ),
 ];
 
@@ -162,6 +186,7 @@ mod tests {
     fn every_pattern_compiles() {
         assert_eq!(RULES.len(), WRITTEN.len());
         assert!(named::PATTERN.is_some() && named::NAME.is_some() && named::NEXT_VALUE.is_some());
+        assert!(signs::PREFIX.is_some());
         assert!(named::COMMAND.is_some() && named::ARGUMENT.is_some() && named::NAME_PART.is_some());
     }
 }
