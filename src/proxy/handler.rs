@@ -367,7 +367,8 @@ impl AppState {
             coding::accept_decodable(&mut parts.headers);
         }
         let path = parts.uri.path().to_owned();
-        let recording = Recording::begin(&self.keepers, &record.data, dialect, &body, clock::ms_at(at));
+        let read = (&body, &request);
+        let recording = Recording::begin(&self.keepers, &record.data, dialect, read, clock::ms_at(at));
         let reports = wants_report(&parts.headers);
         let arrived = Arrived { dialect, body, request, identity, profile, tier, reports, path };
         let data = std::mem::take(&mut record.data);

@@ -1,18 +1,20 @@
 //! The recording of one governed request while it runs: its body as it came, and a copy of the reply as the client
 //! gets it, for the recorder and for contents in traces. Where both are off, no recording is made.
 
-use crate::recorder::{Recorder, ReplyCopy, Taken, TraceContents};
+use crate::recorder::{Layout, Recorder, ReplyCopy, Taken, TraceContents};
 use crate::telemetry::spans::Trace;
 use bytes::Bytes;
 use dialects::AnyDialect;
 use engine::Inspection;
 use model::record::{JudgedCall, RequestRecord};
+use model::request::Request;
 
 /// See the file's head.
 pub(super) struct Recording {
     keepers: Keepers,
     dialect: AnyDialect,
     body: Bytes,
+    layout: Layout,
     arrived_ms: u64,
     copy: Option<ReplyCopy>,
     /// Whether anything of the reply went out, so that the copy was asked for.
@@ -46,18 +48,18 @@ pub(crate) struct Recorded {
 }
 
 impl Recording {
-    /// The recording of the request of this `record`, which came at `arrived_ms`; `None` where neither consumer wants
-    /// it.
+    /// The recording of the request of this `record`, which came at `arrived_ms` with this `body`, in which `request`
+    /// was read; `None` where neither consumer wants it.
     pub(super) fn begin(
         keepers: &Keepers,
         record: &RequestRecord,
         dialect: AnyDialect,
-        body: &Bytes,
+        (body, request): (&Bytes, &Request),
         arrived_ms: u64,
     ) -> Option<Box<Self>> {
         keepers.keep(record).then(|| {
-            let (keepers, body) = (keepers.clone(), body.clone());
-            Box::new(Self { keepers, dialect, body, arrived_ms, copy: None, has_begun: false })
+            let (keepers, body, layout) = (keepers.clone(), body.clone(), Layout::of(request));
+            Box::new(Self { keepers, dialect, body, layout, arrived_ms, copy: None, has_begun: false })
         })
     }
 
@@ -80,9 +82,10 @@ impl Recording {
         judged: &[JudgedCall],
         trace: Option<&mut Trace>,
     ) -> Recorded {
-        let Self { keepers: Keepers { recorder, contents }, dialect, body, arrived_ms, copy, .. } = self;
+        let Self { keepers: Keepers { recorder, contents }, dialect, body, layout, arrived_ms, copy, .. } =
+            self;
         let treatment = exchange.treatment();
-        let taken = Taken { dialect, body, reply: copy, treatment, arrived_ms };
+        let taken = Taken { dialect, body, layout, reply: copy, treatment, arrived_ms };
         if let (Some(contents), Some(trace)) = (contents, trace) {
             trace.contents = Some(Box::new(contents.of(&taken, judged)));
         }

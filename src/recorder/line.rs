@@ -3,6 +3,7 @@
 
 use super::Taken;
 use super::credentials::without_credentials;
+use super::history::Histories;
 use crate::telemetry::projection::Inclusion::{Always, IfAny, IfKnown};
 use crate::telemetry::projection::MemberValue::{Flag, Number, Text};
 use crate::telemetry::projection::{Column, Projection, TextBounds, calls_of, whole_millis, word};
@@ -11,7 +12,8 @@ use model::identity::HashKey;
 use model::record::{JudgedCall, RequestRecord};
 use policies::redact::Redactor;
 use serde::Serialize;
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::RawValue;
+use std::borrow::Cow;
 use std::time::{Duration, UNIX_EPOCH};
 
 /// How lines are made.
@@ -22,20 +24,11 @@ pub(super) struct Lines {
     pub bodies: bool,
     /// The longest line with bodies, in bytes.
     pub longest: u64,
+    pub histories: Histories,
 }
 
-/// A line. Its keys are stable; new ones may be added.
-#[derive(Serialize)]
-struct Line<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    id: Option<&'a str>,
-    toolrein: Box<RawValue>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    request: Option<Box<RawValue>>,
-    /// `null`: not known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    response: Option<Box<RawValue>>,
-}
+/// What is not known.
+const NULL: &[u8] = b"null";
 
 /// What was done to the request.
 #[derive(Serialize)]
@@ -136,32 +129,48 @@ struct Refused<'a> {
 }
 
 impl Lines {
-    /// The line of one request, its end included.
+    /// The line of one request, its end included. Its keys are stable; new ones may be added.
     pub(super) fn line(&self, taken: &Taken, record: &RequestRecord) -> Vec<u8> {
         let (mut request, mut response, mut left_out) = (None, None, Vec::new());
         if self.bodies {
-            request = self.kept(&without_credentials(taken.dialect, &taken.body));
+            request = self.request(taken, record);
             response = self.reply(taken);
-            let size = |part: &Option<Box<RawValue>>| part.as_ref().map_or(0, |part| part.get().len() as u64);
+            let size = |part: &Option<Vec<u8>>| part.as_ref().map_or(0, |part| part.len() as u64);
             if size(&request) + size(&response) > self.longest {
                 (request, response) = (None, None);
             }
             let parts = [("request", request.is_none()), ("response", response.is_none())];
             left_out.extend(parts.into_iter().filter_map(|(part, is_out)| is_out.then_some(part)));
-            // A request without its reply is read too.
-            response = response.or_else(|| request.is_some().then(|| RawValue::NULL.to_owned()));
+            // A request without its reply is read too: it is not known.
+            response = response.or_else(|| request.is_some().then(|| NULL.to_vec()));
         }
-        let toolrein = to_raw_value(&self.done(taken, record, left_out)).ok();
-        let toolrein = toolrein.and_then(|json| self.redacted(json));
-        let toolrein = toolrein.unwrap_or_else(|| RawValue::NULL.to_owned());
-        let line = Line { id: record.conversation.as_deref(), toolrein, request, response };
-        let mut line = serde_json::to_vec(&line).unwrap_or_default();
-        line.push(b'\n');
+        let done = serde_json::to_string(&self.done(taken, record, left_out)).ok();
+        let done = done.and_then(|done| self.redacted(&done)).unwrap_or_else(|| NULL.to_vec());
+        let id = record.conversation.as_deref().and_then(|id| serde_json::to_vec(id).ok());
+        let parts = [("id", id), ("toolrein", Some(done)), ("request", request), ("response", response)];
+        let parts = parts.iter().filter_map(|(key, value)| Some((key, value.as_ref()?)));
+        let length: usize = parts.clone().map(|(key, value)| key.len() + value.len() + 4).sum();
+        let mut line = Vec::with_capacity(length + 2);
+        for (key, value) in parts {
+            line.extend_from_slice(if line.is_empty() { b"{\"" } else { b",\"" });
+            line.extend_from_slice(key.as_bytes());
+            line.extend_from_slice(b"\":");
+            line.extend_from_slice(value);
+        }
+        line.extend_from_slice(b"}\n");
         line
     }
 
+    /// The body of the request.
+    fn request(&self, taken: &Taken, record: &RequestRecord) -> Option<Vec<u8>> {
+        let Taken { body, layout, .. } = taken;
+        let redaction = (&self.redactor, &self.key);
+        let known = self.histories.redacted(redaction, body, layout, record.conversation.as_deref());
+        known.or_else(|| self.kept(&without_credentials(body, &layout.tools, 0..body.len())))
+    }
+
     /// The reply in one piece: a stream splits values, and no rule would find the parts.
-    fn reply(&self, taken: &Taken) -> Option<Box<RawValue>> {
+    fn reply(&self, taken: &Taken) -> Option<Vec<u8>> {
         let whole = Bytes::copy_from_slice(taken.reply.as_ref()?.whole()?);
         let reply = taken.dialect.reply_items(&whole);
         if reply.items.is_empty() {
@@ -171,18 +180,18 @@ impl Lines {
     }
 
     /// A JSON text on one line, redacted; `None` where it is no JSON.
-    fn kept(&self, json: &[u8]) -> Option<Box<RawValue>> {
-        // Ends of lines occur between tokens alone.
-        let line: Vec<u8> =
-            json.iter().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte }).collect();
-        // First checks whether it is JSON: free text would be redacted as one string.
-        self.redacted(RawValue::from_string(std::str::from_utf8(&line).ok()?.trim().to_owned()).ok()?)
+    fn kept(&self, json: &[u8]) -> Option<Vec<u8>> {
+        let line = on_one_line(json);
+        let line = str::from_utf8(&line).ok()?.trim();
+        // Free text would be redacted as one string.
+        is_json(line).then(|| self.redacted(line)).flatten()
     }
 
-    fn redacted(&self, json: Box<RawValue>) -> Option<Box<RawValue>> {
-        match self.redactor.redact(json.get(), &self.key) {
-            Some(redacted) => RawValue::from_string(redacted).ok(),
-            None => Some(json),
+    /// `json`, redacted; `None` where that is no JSON any more.
+    fn redacted(&self, json: &str) -> Option<Vec<u8>> {
+        match self.redactor.redact(json, &self.key) {
+            Some(redacted) => is_json(&redacted).then(|| redacted.into_bytes()),
+            None => Some(json.as_bytes().to_vec()),
         }
     }
 
@@ -220,6 +229,19 @@ impl Lines {
     }
 }
 
+/// A JSON text with blanks in place of ends of lines, which occur between tokens alone.
+pub(super) fn on_one_line(json: &[u8]) -> Cow<'_, [u8]> {
+    if memchr::memchr2(b'\n', b'\r', json).is_none() {
+        return Cow::Borrowed(json);
+    }
+    json.iter().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte }).collect()
+}
+
+/// Whether a text is JSON.
+pub(super) fn is_json(text: &str) -> bool {
+    serde_json::from_str::<&RawValue>(text).is_ok()
+}
+
 fn time(ms: u64) -> String {
     let at = UNIX_EPOCH.checked_add(Duration::from_millis(ms)).unwrap_or(UNIX_EPOCH);
     humantime::format_rfc3339_millis(at).to_string()
@@ -227,7 +249,7 @@ fn time(ms: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::ReplyCopy;
+    use super::super::{Layout, ReplyCopy};
     use super::*;
     use crate::telemetry::cases::{assert_expected, complete};
     use dialects::CHAT;
@@ -240,7 +262,7 @@ mod tests {
 
     fn lines(bodies: bool) -> Lines {
         let redactor = Redactor::new(&["email".to_owned()], &BTreeMap::default()).unwrap();
-        Lines { redactor, key: HashKey::fixed(7), bodies, longest: 1 << 20 }
+        Lines { redactor, key: HashKey::fixed(7), bodies, longest: 1 << 20, histories: Histories::new() }
     }
 
     fn taken() -> Taken {
@@ -261,7 +283,8 @@ mod tests {
             }),
         };
         let reply = Some(reply);
-        Taken { dialect: CHAT, body: body.into(), reply, treatment, arrived_ms: 1_700_000_000_123 }
+        let layout = Layout::of(&CHAT.read(body.as_bytes()).unwrap());
+        Taken { dialect: CHAT, body: body.into(), layout, reply, treatment, arrived_ms: 1_700_000_000_123 }
     }
 
     #[test]

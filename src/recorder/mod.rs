@@ -6,6 +6,7 @@ mod contents;
 mod copy;
 mod credentials;
 mod files;
+mod history;
 mod line;
 mod writer;
 
@@ -20,6 +21,7 @@ use dialects::AnyDialect;
 use engine::treatment::Treatment;
 use model::identity::{Domain, HashKey};
 use model::record::RequestRecord;
+use model::request::Request;
 use policies::redact::Redactor;
 use std::io;
 use std::path::Path;
@@ -28,6 +30,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
+use wire::body::Span;
 use writer::Writer;
 
 /// Requests that wait to be written, at most; and their bytes.
@@ -60,11 +63,27 @@ pub struct Taken {
     pub dialect: AnyDialect,
     /// As the client sent it, without its content coding.
     pub body: Bytes,
+    pub layout: Layout,
     /// As the client got it, without its content coding; `None`: not known.
     pub reply: Option<ReplyCopy>,
     pub treatment: Treatment,
     /// When it came, in ms since the epoch.
     pub arrived_ms: u64,
+}
+
+/// Where the parts of a request's body are.
+pub struct Layout {
+    /// The list of messages with its brackets.
+    pub messages: Span,
+    pub tools: Vec<Span>,
+}
+
+impl Layout {
+    /// The layout of `request`.
+    pub fn of(request: &Request) -> Self {
+        let tools = request.tools.iter().map(|tool| tool.span).collect();
+        Self { messages: request.messages_span, tools }
+    }
 }
 
 /// What the thread is asked to do.

@@ -2,6 +2,7 @@
 //! most.
 
 use super::files::{Bounds, Files};
+use super::history::Histories;
 use super::line::Lines;
 use super::{Job, Taken};
 use crate::config::Record;
@@ -50,7 +51,13 @@ impl Writer {
         let (redactor, key) = redaction;
         Self {
             files: Files::new(path, bounds),
-            lines: Lines { redactor, key, bodies: settings.bodies, longest: settings.file_bytes },
+            lines: Lines {
+                redactor,
+                key,
+                bodies: settings.bodies,
+                longest: settings.file_bytes,
+                histories: Histories::new(),
+            },
             log,
             metrics,
             swept: Instant::now(),
