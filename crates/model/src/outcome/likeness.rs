@@ -174,7 +174,7 @@ impl Walk<'_> {
     /// Moves on to the next difference, if there is one.
     fn skip_equal(&mut self) -> bool {
         let (one, other) = (&self.one[self.at.0..], &self.other[self.at.1..]);
-        let equal = std::iter::zip(one, other).take_while(|(a, b)| a == b).count();
+        let equal = common_beginning(one, other);
         self.at = (self.at.0 + equal, self.at.1 + equal);
         equal < one.len() || equal < other.len()
     }
@@ -229,6 +229,13 @@ impl Walk<'_> {
             _ => Likeness::None,
         }
     }
+}
+
+/// How many bytes two texts share at their beginning.
+fn common_beginning(one: &[u8], other: &[u8]) -> usize {
+    let blocks = std::iter::zip(one.as_chunks::<16>().0, other.as_chunks::<16>().0);
+    let equal = 16 * blocks.take_while(|(a, b)| a == b).count();
+    equal + std::iter::zip(&one[equal..], &other[equal..]).take_while(|(a, b)| a == b).count()
 }
 
 fn letters(text: &[u8]) -> usize {
@@ -292,7 +299,33 @@ fn word_after(text: &[u8]) -> String {
 }
 
 fn is_mark_name(name: &str) -> bool {
-    WHOLE_MARKS.contains(&name) || MARKS.iter().any(|mark| holds(name, mark))
+    // A name holds a mark only if it has all of its letters, and few names have those of any mark.
+    let missing = !letter_set(name);
+    let may_hold = |(letters, _): &(&u32, _)| **letters & missing == 0;
+    WHOLE_MARKS.contains(&name)
+        || std::iter::zip(&MARK_LETTERS, MARKS).filter(may_hold).any(|(_, mark)| holds(name, mark))
+}
+
+/// The letters of each of [`MARKS`].
+static MARK_LETTERS: [u32; MARKS.len()] = {
+    let (mut sets, mut at) = ([0; MARKS.len()], 0);
+    while at < MARKS.len() {
+        sets[at] = letter_set(MARKS[at]);
+        at += 1;
+    }
+    sets
+};
+
+/// The lower-case letters in `text`, one bit for each.
+const fn letter_set(text: &str) -> u32 {
+    let (bytes, mut set, mut at) = (text.as_bytes(), 0, 0);
+    while at < bytes.len() {
+        if bytes[at].is_ascii_lowercase() {
+            set |= 1 << (bytes[at] - b'a');
+        }
+        at += 1;
+    }
+    set
 }
 
 /// Whether a name holds a word. Most are shorter than the word.
@@ -392,6 +425,30 @@ mod tests {
                 "{one} {other}"
             );
         }
+    }
+
+    #[test]
+    fn names_of_marks_are_those_that_hold_one() {
+        let names = MARKS.iter().chain(&WHOLE_MARKS).flat_map(|mark| {
+            let reversed: String = mark.chars().rev().collect();
+            [(*mark).to_owned(), format!("next{mark}2"), format!("{mark}s"), mark[1..].to_owned(), reversed]
+        });
+        for name in names.chain(["".to_owned(), "42".to_owned(), "naïve".to_owned()]) {
+            let holds_one = WHOLE_MARKS.contains(&&*name) || MARKS.iter().any(|mark| name.contains(mark));
+            assert_eq!(is_mark_name(&name), holds_one, "{name}");
+        }
+    }
+
+    #[test]
+    fn texts_share_the_bytes_before_their_first_difference() {
+        let text: Vec<u8> = (0..70).collect();
+        for at in 0..text.len() {
+            let mut other = text.clone();
+            other[at] ^= 1;
+            assert_eq!(common_beginning(&text, &other), at);
+            assert_eq!(common_beginning(&text, &text[..at]), at);
+        }
+        assert_eq!(common_beginning(&text, &text), text.len());
     }
 
     #[test]
