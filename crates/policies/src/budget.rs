@@ -44,6 +44,7 @@ use model::uses::{Use, use_key};
 use model::{Event, View};
 pub use settings::Config;
 use settings::{Exhausted, Extension, Notify};
+use smallvec::SmallVec;
 use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,6 +69,8 @@ pub struct Budget {
     config: Config,
     /// By scope; 0: none.
     limits: [Sums; SCOPES],
+    /// Those that are set, scope by scope.
+    limited: Vec<(Scope, Kind, u64)>,
     texts: Texts,
 }
 
@@ -132,7 +135,11 @@ impl Policy for Budget {
         let mut problems = config.problems();
         let texts = config.texts.clone().check(Self::TEXTS, &mut problems);
         let limits = config.limits();
-        if problems.is_empty() { Ok(Self { config, limits, texts }) } else { Err(problems) }
+        let all = ALL_SCOPES.into_iter().flat_map(|scope| {
+            ALL_KINDS.into_iter().map(move |kind| (scope, kind, limits[scope as usize].get(kind)))
+        });
+        let limited = all.filter(|(.., limit)| *limit > 0).collect();
+        if problems.is_empty() { Ok(Self { config, limits, limited, texts }) } else { Err(problems) }
     }
 
     fn about(&self) -> About {
@@ -335,11 +342,8 @@ impl Budget {
 
     /// What happens where each limit is used up.
     fn effects(&self) -> Vec<String> {
-        let limits = ALL_SCOPES.into_iter().flat_map(|scope| {
-            ALL_KINDS.into_iter().map(move |kind| (scope, kind, self.limits[scope as usize].get(kind)))
-        });
-        let limits = limits.filter(|(_, _, limit)| *limit > 0);
-        limits.map(|(scope, kind, limit)| effect(scope, kind, limit, self.config.exhausted)).collect()
+        let limits = self.limited.iter();
+        limits.map(|(scope, kind, limit)| effect(*scope, *kind, *limit, self.config.exhausted)).collect()
     }
 
     /// Why the request is refused: what is used up, and when it begins anew.
@@ -387,13 +391,12 @@ impl Budget {
 
     /// What is limited, as known at `now_ms`.
     fn amounts<'a>(&'a self, used: &'a Used, now_ms: u64) -> impl Iterator<Item = Amount> + 'a {
-        let of_scope = move |scope: Scope| {
+        self.limited.iter().map(move |&(scope, kind, limit)| {
             let account = used.account.as_ref();
             let sums = account.map_or_else(Sums::default, |account| account.used_at(scope, now_ms));
             let bought = account.map_or(0, |account| account.bought[scope as usize]);
             let calls = sums.get(Kind::Calls) + used.released;
-            let limited = ALL_KINDS.iter().map(move |kind| (*kind, self.limits[scope as usize].get(*kind)));
-            limited.filter(|(_, limit)| *limit > 0).map(move |(kind, limit)| Amount {
+            Amount {
                 scope,
                 kind,
                 used: match (scope, kind) {
@@ -404,9 +407,8 @@ impl Budget {
                     (_, kind) => sums.get(kind),
                 },
                 limit: self.extended(limit, bought),
-            })
-        };
-        ALL_SCOPES.into_iter().flat_map(of_scope)
+            }
+        })
     }
 
     /// `limit` with so many extensions.
@@ -435,7 +437,7 @@ impl Budget {
         let is_beyond =
             |amount: &Amount| self.config.exhausted == Exhausted::Ask && amount.used > amount.limit;
         let amounts = [calls, context].into_iter().filter(|amount| amount.limit > 0);
-        let amounts: Vec<Amount> = amounts.filter(|amount| !is_beyond(amount)).collect();
+        let amounts: SmallVec<[Amount; 2]> = amounts.filter(|amount| !is_beyond(amount)).collect();
         let scarcest = amounts.iter().map(Amount::share).fold(0.0, f64::max);
         plan.report(Finding::BudgetLeft((1.0 - scarcest).max(0.0)));
         let reached = (self.reached(calls.share()), self.reached(context.share()));

@@ -224,7 +224,7 @@ impl Truncate {
         let configured = if limit == 0 { usize::MAX } else { limit };
         let call = result.call.map(|call| call.ordinal);
         let how = state.reader.zip(call).map_or(How::Narrower, |(reader, call)| How::Read { reader, call });
-        let redacted = redacted(result, plan);
+        let redacted = plan.changes_text_here().then(|| redacted(result, plan));
         for (at, text) in result.view.message.content.texts().enumerate() {
             let room = state.room.limit(text.raw(result.view.body), result.view.index);
             let max_chars = room.map_or(configured, |most| most.min(configured));
@@ -238,7 +238,7 @@ impl Truncate {
                 continue;
             }
             // If the original is cleared later, the cut applies.
-            let instead = redacted.get(&at).map(|by| &**by);
+            let instead = redacted.as_ref().and_then(|texts| texts.get(&at)).map(|by| &**by);
             if let Some((by, gone_chars)) = shortened(result, text, instead, bounds, &self.fingerprint) {
                 plan.edit(Change::Shorten { text: at, by, gone_chars });
                 result.call.iter().for_each(|call| state.re_requests.cut(call));
@@ -283,9 +283,6 @@ fn problems_of(texts: &Texts, least: Option<usize>) -> Vec<ConfigError> {
 /// The texts of `result` in which values are hidden: what is cut is what the model would read of the whole text, since
 /// a cut may leave a part of a value.
 fn redacted(result: &ToolResult<'_>, plan: &Plan) -> BTreeMap<usize, EscapedText> {
-    if !plan.changes_text_here() {
-        return BTreeMap::new();
-    }
     let facts = plan.facts_here();
     let texts = 0..result.view.message.content.texts().count();
     texts.filter_map(|text| Some((text, facts.text(text)?.redacted?.clone()))).collect()

@@ -11,6 +11,7 @@ use std::borrow::Cow;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Display;
+use std::sync::Arc;
 use wire::body::Str;
 use wire::escaped_text::EscapedText;
 use wire::json::{decode, respelled};
@@ -31,15 +32,22 @@ pub(super) const REPEATED: Text = Text {
 pub struct EarlierResults {
     /// Calls so far, in all and by tool.
     calls: usize,
-    calls_of: BTreeMap<String, usize>,
-    /// The calls of the last reply: the ordinal among all, and among those of the tool.
-    reply: Vec<(usize, usize)>,
+    calls_of: BTreeMap<Arc<str>, ToolCalls>,
+    /// The calls of the last reply: the ordinal among all, and the calls of the tool up to this one.
+    reply: Vec<(usize, ToolCalls)>,
     reply_message: usize,
     /// The kinds so far, each with its only text, as long as that is not in `results`. Few conversations have two texts of
     /// one kind, and so most texts are neither hashed nor compared.
     kinds: BTreeMap<Kind, Option<OnlyText>>,
     /// The texts of kinds with several texts, and those with unusual escapes, by their hashes.
     results: HashMap<Hash, Original>,
+}
+
+/// The calls of one tool.
+#[derive(Clone)]
+struct ToolCalls {
+    tool: Arc<str>,
+    made: usize,
 }
 
 /// A cheap fingerprint of a text from a few of its bytes: equal texts have equal ones.
@@ -74,9 +82,10 @@ struct Original {
     message: usize,
     /// The longest text that is shown of it, in characters.
     limit: usize,
-    tool: String,
+    /// The call's ordinal among all.
     ordinal: usize,
-    ordinal_of_tool: usize,
+    /// The calls of its tool up to it.
+    of_tool: ToolCalls,
 }
 
 /// The text that replaces a repeated result.
@@ -98,10 +107,14 @@ impl EarlierResults {
         self.calls += 1;
         let of_tool = match self.calls_of.get_mut(&*call.name) {
             Some(of_tool) => {
-                *of_tool += 1;
-                *of_tool
+                of_tool.made += 1;
+                of_tool.clone()
             }
-            None => *self.calls_of.entry(call.name.to_string()).or_insert(1),
+            None => {
+                let of_tool = ToolCalls { tool: (*call.name).into(), made: 1 };
+                self.calls_of.insert(Arc::clone(&of_tool.tool), of_tool.clone());
+                of_tool
+            }
         };
         self.reply.push((self.calls, of_tool));
     }
@@ -122,15 +135,8 @@ impl EarlierResults {
         // A text of fewer bytes is not cut.
         let limit = if spelled.len() <= limit { usize::MAX } else { limit };
         let own = || {
-            let (ordinal, ordinal_of_tool) = self.reply.get(call.position).copied()?;
-            Some(Original {
-                item: view.id,
-                message: view.index,
-                limit,
-                tool: call.name.to_string(),
-                ordinal,
-                ordinal_of_tool,
-            })
+            let (ordinal, of_tool) = self.reply.get(call.position)?.clone();
+            Some(Original { item: view.id, message: view.index, limit, ordinal, of_tool })
         };
         let content = || match &spelled {
             Cow::Borrowed(_) => view.text_digest(text),
@@ -182,9 +188,9 @@ fn digest_of(view: &View<'_>, text: &[u8]) -> Hash {
 impl Original {
     /// Points to the result, which has so many characters.
     fn sentence(&self, chars: usize, texts: &Texts) -> String {
-        let Self { tool, ordinal, ordinal_of_tool, .. } = self;
+        let Self { ordinal, of_tool: ToolCalls { tool, made }, .. } = self;
         let values: [(&str, &dyn Display); 4] =
-            [("chars", &chars), ("call", ordinal), ("number", ordinal_of_tool), ("tool", tool)];
+            [("chars", &chars), ("call", ordinal), ("number", made), ("tool", tool)];
         texts.fill(&REPEATED, &values)
     }
 
