@@ -19,6 +19,8 @@ pub struct KnownTools {
     namespaces: Vec<Tool>,
     /// A hash of the tools' names.
     pub(crate) names: OnceLock<Hash>,
+    /// See [`Transcript::definitions_digest`](super::Transcript::definitions_digest).
+    pub(crate) digest: OnceLock<Hash>,
     /// The estimate of their definitions.
     pub(crate) counted: OnceLock<Estimate>,
 }
@@ -41,6 +43,7 @@ impl KnownTools {
             tools: within(&request.tools),
             namespaces: within(&request.namespaces),
             names: OnceLock::new(),
+            digest: OnceLock::new(),
             counted: OnceLock::new(),
         }
     }

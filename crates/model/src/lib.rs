@@ -166,7 +166,7 @@ impl<'a> View<'a> {
     }
 
     /// The item at another position of its conversation.
-    pub fn other(&self, index: usize) -> Self {
+    pub(crate) fn other(&self, index: usize) -> Self {
         self.transcript.view(index)
     }
 
@@ -490,17 +490,30 @@ impl Transcript {
 
     /// The estimated tokens of the tools that the request declares. Equal lists of tools are counted once.
     pub fn definition_tokens(&self) -> Estimate {
+        self.definitions_digest().map_or(Estimate::ZERO, |digest| self.definition_tokens_of(digest))
+    }
+
+    /// The same, where the tools have this [`definitions_digest`](Self::definitions_digest).
+    pub fn definition_tokens_of(&self, digest: Hash) -> Estimate {
         let tools = || self.tools().map(|(tool, bytes)| tool.span.of(bytes));
         let count = || tools().map(|tool| TOOL_SCHEMA + estimate_json(tool)).sum::<Estimate>();
-        if tools().next().is_none() {
-            return Estimate::ZERO;
-        }
-        if let Some(known) = self.only_known_tools() {
-            return known.counted.get_or_init(count).scaled(self.token_factor);
-        }
-        let tools = tools();
-        let key = self.identity.key.hash_all(Domain::Tokens, std::iter::once(&b"tools"[..]).chain(tools));
-        self.memo.derive(key, count).scaled(self.token_factor)
+        let counted = match self.only_known_tools() {
+            Some(known) => *known.counted.get_or_init(count),
+            None => *self.memo.derive(digest, count),
+        };
+        counted.scaled(self.token_factor)
+    }
+
+    /// A hash of the tools that the request declares, as written; `None` where it declares none.
+    pub fn definitions_digest(&self) -> Option<Hash> {
+        let mut tools = self.tools().map(|(tool, bytes)| tool.span.of(bytes)).peekable();
+        tools.peek()?;
+        let parts = std::iter::once(&b"tools"[..]).chain(tools);
+        let hash = || self.identity.key.hash_all(Domain::Tokens, parts);
+        Some(match self.only_known_tools() {
+            Some(known) => *known.digest.get_or_init(hash),
+            None => hash(),
+        })
     }
 
     /// The list of the tools that are declared, if it is known and there are no others.
@@ -524,10 +537,34 @@ impl Transcript {
         }
     }
 
-    /// Every event, oldest first.
-    pub fn events(&self) -> impl Iterator<Item = Event<'_>> {
+    /// Has every event read, oldest first.
+    pub fn read_events<'a>(&'a self, mut read: impl FnMut(&Event<'a>)) {
         let mut turns = TurnTracker::default();
-        (0..self.len()).flat_map(move |index| self.events_of(index, &mut turns))
+        for index in 0..self.len() {
+            self.hidden_before(index).for_each(|view| read(&Event::Hidden(view)));
+            let view = self.view(index);
+            match view.message.role {
+                Role::System | Role::Other => read(&Event::System(view)),
+                Role::User => {
+                    if turns.user_begins_turn() {
+                        read(&Event::TurnBegins(view));
+                    }
+                    read(&Event::User(view));
+                }
+                Role::Assistant => {
+                    turns.assistant(view.message);
+                    read(&Event::Assistant(view));
+                    let calls = self.calls.made_by(index).iter().flat_map(Call::as_made);
+                    calls.for_each(|call| read(&Event::Call(call)));
+                }
+                Role::Tool => {
+                    read(&Event::Result(self.result(index)));
+                    if self.calls.completes_group(index) {
+                        read(&Event::ResultsComplete(view));
+                    }
+                }
+            }
+        }
     }
 
     /// The results among the messages from `first` on.
@@ -593,30 +630,6 @@ impl Transcript {
             }
         }
         start
-    }
-
-    fn events_of<'a>(
-        &'a self,
-        index: usize,
-        turns: &mut TurnTracker,
-    ) -> impl Iterator<Item = Event<'a>> + use<'a> {
-        let view = self.view(index);
-        let (first, second) = match view.message.role {
-            Role::System | Role::Other => (Event::System(view), None),
-            Role::User if turns.user_begins_turn() => (Event::TurnBegins(view), Some(Event::User(view))),
-            Role::User => (Event::User(view), None),
-            Role::Assistant => {
-                turns.assistant(view.message);
-                (Event::Assistant(view), None)
-            }
-            Role::Tool => {
-                let completes = self.calls.completes_group(index);
-                (Event::Result(self.result(index)), completes.then_some(Event::ResultsComplete(view)))
-            }
-        };
-        // Only an assistant's message has calls.
-        let calls = self.calls.made_by(index).iter().flat_map(Call::as_made).map(Event::Call);
-        self.hidden_before(index).map(Event::Hidden).chain([first]).chain(second).chain(calls)
     }
 
     /// The items of the hidden exchange before the message at `index`.

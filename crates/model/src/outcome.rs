@@ -19,6 +19,7 @@ use crate::identity::Domain;
 
 use crate::message::Content;
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 use wire::body::Str;
 use wire::json::decode;
 
@@ -91,12 +92,11 @@ pub fn has_failed(view: &View<'_>) -> bool {
     let Some(first) = view.message.content.texts().next() else { return false };
     let raw = first.raw(view.body);
     if raw.len() > LONGEST_JSON {
-        return reports_failure(&ends_of(raw).0, "");
+        return reports_failure(&head_of(raw), "");
     }
     let is_object = raw.trim_ascii_start().starts_with(b"{");
     if raw.len() > END_BYTES && !is_object {
-        let (head, tail) = ends_of(raw);
-        return reports_failure(&head, &tail);
+        return reports_failure(&head_of(raw), &tail_of(raw));
     }
     let text = decode(first, view.body);
     reports_failure(&text, &text) || json_reports_failure(&text)
@@ -111,10 +111,15 @@ pub fn says_running(view: &View<'_>) -> bool {
     *view.memo().derive(key, read)
 }
 
+/// As [`says_running`], for the result at `position` of the conversation of `view`.
+pub fn result_says_running(view: &View<'_>, position: usize) -> bool {
+    says_running(&view.other(position))
+}
+
 fn text_says_running(text: Str, body: &[u8]) -> bool {
     let raw = text.raw(body);
     if raw.len() > running::LONGEST_JSON {
-        let (head, tail) = ends_of(raw);
+        let (head, tail) = (head_of(raw), tail_of(raw));
         return !reports_failure(&head, "") && (running::says_text(&head) || running::says_text(&tail));
     }
     let text = decode(text, body);
@@ -145,10 +150,31 @@ pub fn is_unknown(view: &View<'_>) -> bool {
             && object().is_ok_and(|object| unknown::status_leaves_open(&object)))
 }
 
-/// The first and the last of a long text, escapes as written except line ends.
-fn ends_of(raw: &[u8]) -> (String, String) {
-    let read = |part: &[u8]| String::from_utf8_lossy(part).replace("\\n", "\n").replace("\\\"", "\"");
-    (read(&raw[..END_BYTES]), read(&raw[raw.len() - END_BYTES..]))
+/// The beginning of a long text, escapes as written but for line ends and quotes.
+fn head_of(raw: &[u8]) -> String {
+    read_part(&raw[..END_BYTES])
+}
+
+/// The end of a long text, likewise.
+fn tail_of(raw: &[u8]) -> String {
+    read_part(&raw[raw.len() - END_BYTES..])
+}
+
+fn read_part(part: &[u8]) -> String {
+    let text = str::from_utf8(part).map_or_else(|_| String::from_utf8_lossy(part), Cow::Borrowed);
+    let (mut out, mut rest) = (String::with_capacity(text.len()), &*text);
+    while let Some(plain) = memchr::memchr(b'\\', rest.as_bytes()) {
+        let (meant, length) = match rest.as_bytes().get(plain + 1) {
+            Some(b'n') => ('\n', 2),
+            Some(b'"') => ('"', 2),
+            _ => ('\\', 1),
+        };
+        out.push_str(&rest[..plain]);
+        out.push(meant);
+        rest = &rest[plain + length..];
+    }
+    out.push_str(rest);
+    out
 }
 
 fn texts_are_empty(view: &View<'_>, emptiness: &dyn Emptiness) -> bool {
@@ -314,6 +340,21 @@ mod tests {
         assert!(!empty(parts().other(r#"{"picture":"u"}"#)));
         let long = format!("[{}]", "[],".repeat(200) + "[]");
         assert!(!empty(text(&long)), "too long to be nothing");
+    }
+
+    #[test]
+    fn parts_of_long_texts_are_read_with_line_ends_and_quotes() {
+        for (part, read) in [
+            (r"one\ntwo\n", "one\ntwo\n"),
+            (r#"a \"b\" \t \u00e9"#, r#"a "b" \t \u00e9"#),
+            (r"\\n \\\n", "\\\n \\\\\n"),
+            (r#"\\""#, r#"\""#),
+            (r"é \", r"é \"),
+        ] {
+            assert_eq!(read_part(part.as_bytes()), read, "{part}");
+            assert_eq!(part.replace("\\n", "\n").replace("\\\"", "\""), read, "{part}");
+        }
+        assert_eq!(read_part(&"é\\n".as_bytes()[1..]), "\u{fffd}\n");
     }
 
     #[test]

@@ -218,7 +218,8 @@ mod tests {
         assert_eq!((transcript.len(), transcript.first_sent()), (4, 2));
         let calls = transcript.calls.made();
         transcript.add_hidden(1, hidden_exchange(&[reply([call("b", "g", "{}")]), result("b", "no")]));
-        let events: Vec<_> = transcript.events().filter_map(|event| shown(&event)).collect();
+        let mut events = Vec::new();
+        transcript.read_events(|event| events.extend(shown(event)));
         let expected = [
             ("user", "q", 1),
             ("hidden", "", 2),

@@ -22,6 +22,8 @@ pub struct About {
     /// It changes what the model is shown of the conversation, to make it smaller or safer: such policies leave the
     /// conversations alone that are held out for comparison.
     pub edits_context: bool,
+    /// It has no use for events: it judges calls by the request and the reply alone.
+    pub ignores_events: bool,
     /// How long it needs the state store to keep a fact: each key with the time it says, in ms.
     pub windows: Vec<(String, u64)>,
     /// What it does that others depend on.

@@ -126,6 +126,7 @@ impl Policy for Allow {
             named_tools: [only, list_tools("except", &self.callable.except)].concat(),
             callable: self.callable.clone(),
             restricts_calls: self.names_tools(),
+            ignores_events: true,
             idle: self.idle(),
             ..About::default()
         }

@@ -41,6 +41,7 @@ use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy, RequestView};
 use limits::{Limit, Written};
 use model::identity::Domain;
+use model::memo::Derived;
 use model::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
 use problem::{Problem, issues, join, listed, shown_tool};
 use serde::Deserialize;
@@ -92,7 +93,16 @@ enum UnsafeKeys {
 #[derive(Clone, Default)]
 pub struct Declared(Arc<Schemas>);
 
-type Schemas = BTreeMap<String, Arc<Deferred>>;
+/// The schemas of one list of tools.
+#[derive(Default)]
+struct Schemas(BTreeMap<String, Arc<Deferred>>);
+
+impl Derived for Schemas {
+    fn weight(&self) -> usize {
+        let of_one = |(name, schema): (&String, &Arc<Deferred>)| name.len() + schema.weight();
+        self.0.iter().map(of_one).sum()
+    }
+}
 
 impl Policy for Arguments {
     const NAME: &'static str = "arguments";
@@ -122,15 +132,22 @@ impl Policy for Arguments {
     }
 
     fn about(&self) -> About {
-        About { named_tools: list_keys("tools", &self.tools), ..About::default() }
+        About { named_tools: list_keys("tools", &self.tools), ignores_events: true, ..About::default() }
     }
 
     fn open(&self, request: &RequestView<'_>, state: &mut Declared, _plan: &mut Plan) {
-        state.0 = Arc::new(read_schemas(request, |parameters| self.schema(parameters, request)));
+        let Some(definitions) = request.definitions else { return };
+        // A name may have a namespace, which is no part of the definition.
+        let names = request.names.iter().map(String::as_bytes);
+        let (digest, strict) = (definitions.0.to_le_bytes(), [u8::from(self.strict)]);
+        let parts = [&digest[..], &strict].into_iter().chain(names);
+        let key = request.transcript.identity.key.hash_all(Domain::Schema, parts);
+        let read = || read_schemas(request, |parameters| self.schema(parameters, request));
+        state.0 = request.transcript.memo.derive(key, read);
     }
 
     fn judge(&self, call: &Proposed<'_>, state: &Declared) -> Verdict {
-        let schema = state.0.get(call.name);
+        let schema = state.0.0.get(call.name);
         let limits: Vec<&Vec<Limit>> =
             all_concerns(&self.tools, call.name).into_iter().map(|concern| concern.value).collect();
         if schema.is_none() && limits.is_empty() {
@@ -202,14 +219,14 @@ impl Arguments {
 
 /// The schemas of the request's tools, each by `read`; of tools with one name that of the first.
 fn read_schemas(request: &RequestView<'_>, mut read: impl FnMut(&[u8]) -> Arc<Deferred>) -> Schemas {
-    let mut schemas = Schemas::new();
+    let mut schemas = BTreeMap::new();
     for tool in &request.tools {
         let Some(parameters) = tool.parameters.filter(|schema| schema.starts_with(b"{")) else { continue };
         if !schemas.contains_key(&*tool.name) {
             schemas.insert(tool.name.clone().into_owned(), read(parameters));
         }
     }
-    schemas
+    Schemas(schemas)
 }
 
 const BLOCKED: Text = Text {

@@ -153,7 +153,7 @@ impl Policy for Definitions {
     fn about(&self) -> About {
         let asks = [self.on_change, self.on_instructions].contains(&Action::Ask);
         let needs = asks.then_some(Need::Approvals { key: None }).into_iter().collect();
-        About { needs, ..About::default() }
+        About { needs, ignores_events: true, ..About::default() }
     }
 
     fn ask(&self, request: &FactKeys<'_>, batch: &mut Batch) -> Option<State> {

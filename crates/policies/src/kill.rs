@@ -85,7 +85,7 @@ impl Policy for Kill {
     }
 
     fn about(&self) -> About {
-        About { services: vec![Service::ObeyStops], ..About::default() }
+        About { services: vec![Service::ObeyStops], ignores_events: true, ..About::default() }
     }
 
     fn ask(&self, request: &FactKeys<'_>, batch: &mut Batch) -> Option<State> {

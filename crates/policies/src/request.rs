@@ -1,6 +1,7 @@
 //! What policies get of a request before its first event. Collects; decides nothing.
 
 use model::Transcript;
+use model::identity::Hash;
 use model::message::{Message, Role};
 use model::request::Choice;
 use model::tokens::Estimate;
@@ -15,6 +16,8 @@ pub struct RequestView<'a> {
     pub tools: Vec<DeclaredTool<'a>>,
     /// The names of the tools, to be kept.
     pub names: Arc<[String]>,
+    /// See [`Transcript::definitions_digest`].
+    pub(super) definitions: Option<Hash>,
     /// It accepts one more tool: it has a list `tools` with fewer than providers allow, and none in the deprecated
     /// form.
     pub takes_tools: bool,
@@ -44,9 +47,13 @@ impl<'a> RequestView<'a> {
             let (definition, parameters) = (tool.span.of(body), tool.parameters.map(|span| span.of(body)));
             Some(DeclaredTool { name, at, definition, parameters })
         });
-        let (tools, definition_tokens) = (declared.collect::<Vec<_>>(), transcript.definition_tokens());
+        let tools: Vec<DeclaredTool<'_>> = declared.collect();
+        let definitions = transcript.definitions_digest();
+        let definition_tokens =
+            definitions.map_or(Estimate::ZERO, |digest| transcript.definition_tokens_of(digest));
         Self {
             transcript,
+            definitions,
             names: tools.iter().map(|tool| tool.name.clone().into_owned()).collect(),
             tools,
             takes_tools: takes_tools(transcript),

@@ -68,6 +68,7 @@ impl Policy for Serial {
         About {
             named_tools: list_tools("tools", &self.tools),
             restricts_calls: true,
+            ignores_events: true,
             idle,
             ..About::default()
         }

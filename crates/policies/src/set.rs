@@ -145,6 +145,8 @@ pub struct PolicySet {
     rules: Vec<Arc<dyn Rule>>,
     /// Their names, in the same order: each event is read under each of them.
     names: Arc<[&'static str]>,
+    /// Whether they read events, in the same order.
+    readers: Arc<[bool]>,
     confirming: Option<Arc<Confirming>>,
     accounting: Option<Accounting>,
     longest_wait_ms: u64,
@@ -190,6 +192,7 @@ impl PolicySet {
         let counts =
             places.flat_map(|(at, it)| it.tools.iter().map(move |tool| (tool.clone(), at))).collect();
         let names = rules.iter().map(|rule| rule.name()).collect();
+        let readers = abouts().map(|about| !about.ignores_events).collect();
         let cuts_results = abouts().any(|about| about.services.contains(&Service::CutResults));
         let waits =
             |service: &EngineService| matches!(service, EngineService::AskModel(_) | EngineService::RunTools);
@@ -198,6 +201,7 @@ impl PolicySet {
         Self {
             rules,
             names,
+            readers,
             confirming,
             accounting,
             longest_wait_ms,
@@ -375,12 +379,15 @@ impl PolicySet {
             transcript.account.as_ref().map_or([].as_slice(), |account| account.approvals.as_slice());
         let goes_on =
             |event: &Event<'_>| matches!(event, Event::TurnBegins(view) if approvals.contains(&view.index));
-        // Not a loop: an iterator that is made of several walks itself in fewer steps.
-        transcript.events().filter(|event| !goes_on(event)).for_each(|event| {
+        transcript.read_events(|event| {
+            if goes_on(event) {
+                return;
+            }
             let message = event.message();
-            for (fold, name) in folds.iter_mut().zip(self.names()) {
+            let readers = folds.iter_mut().zip(self.names()).zip(&*self.readers).filter(|(_, reads)| **reads);
+            for ((fold, name), _) in readers {
                 plan.move_to(message, name);
-                fold.read(&event, &mut plan);
+                fold.read(event, &mut plan);
             }
         });
         for (fold, name) in folds.iter().zip(self.names()) {
@@ -429,13 +436,21 @@ mod tests {
         assert!(PolicySet::new(vec![budget(), policy::<Allow>("except = [\"f\"]")]).restricts_calls());
     }
 
+    /// The policies that say so of themselves with the default settings.
+    fn all_that(say: impl Fn(&About) -> bool) -> Vec<&'static str> {
+        let entries = crate::REGISTRY.iter();
+        entries.filter(|entry| say(built(entry, default_of(entry)).about())).map(|entry| entry.name).collect()
+    }
+
+    #[test]
+    fn these_policies_read_no_events_and_no_others() {
+        let expected = ["kill", "allow", "arguments", "serial", "definitions"];
+        assert_eq!(all_that(|about| about.ignores_events), expected);
+    }
+
     #[test]
     fn these_policies_restrict_calls_and_no_others() {
-        let restricting: Vec<_> = crate::REGISTRY
-            .iter()
-            .filter(|entry| built(entry, default_of(entry)).about().restricts_calls)
-            .map(|entry| entry.name)
-            .collect();
+        let restricting = all_that(|about| about.restricts_calls);
         let expected = ["turn_limits", "states", "duplicates", "serial", "fresh", "taint", "confirm"];
         assert_eq!(restricting, expected);
     }

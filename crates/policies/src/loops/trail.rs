@@ -6,7 +6,7 @@ use super::near::{Nearness, Worded, Words};
 use crate::pattern::{Pattern, any_near};
 use model::View;
 use model::identity::Hash;
-use model::outcome::{Answer, Following, Likeness, says_running};
+use model::outcome::{Answer, Following, Likeness, result_says_running};
 pub use model::plan::work::step;
 use model::source::SourceBytes;
 use smallvec::SmallVec;
@@ -79,7 +79,7 @@ impl<'a> Details<'a> {
     }
 
     fn runs(&self, call: &ComparedCall) -> bool {
-        *call.runs.get_or_init(|| says_running(&self.view.other(call.message)))
+        *call.runs.get_or_init(|| result_says_running(&self.view, call.message))
     }
 }
 
