@@ -22,9 +22,12 @@ impl CallSigns {
     fn are_named_in(&self, text: &[u8]) -> bool {
         // Quotes are so many that a search for each takes longer than a look at every byte.
         let quotes = text.iter().enumerate().filter(|(_, byte)| **byte == b'"');
-        quotes
-            .map(|(at, _)| &text[..=at])
-            .any(|before| self.words.iter().any(|word| ends_with(before, word.as_bytes())))
+        quotes.map(|(at, _)| &text[..=at]).any(|before| self.end(before))
+    }
+
+    /// Whether one of the words is the end of `text`, which ends with a quote.
+    pub fn end(&self, text: &[u8]) -> bool {
+        self.words.iter().any(|word| ends_with(text, word.as_bytes()))
     }
 
     /// Whether the JSON `text` holds a call; what cannot be parsed does where it has one of the words.

@@ -68,6 +68,9 @@ impl TextFrame {
     /// The values of `event`, if it differs from the one that is kept in them alone, and no reader can find anything but a
     /// text in it.
     pub(crate) fn fit(&self, event: &[u8]) -> Option<Values> {
+        if !self.is_known() {
+            return None;
+        }
         let (mut from, mut rest, mut values) = (0, event, Values::new());
         for value in &self.values {
             rest = rest.strip_prefix(self.event.get(from..value.start as usize)?)?;
@@ -77,7 +80,7 @@ impl TextFrame {
             values.push(Span::new(start, start + length));
             (from, rest) = (value.end as usize, &rest[length..]);
         }
-        (self.is_known() && rest == &self.event[from..]).then_some(values)
+        (rest == &self.event[from..]).then_some(values)
     }
 
     /// The frame of an event with these `values`.
@@ -93,6 +96,25 @@ impl TextFrame {
             *span = text;
         }
         frame
+    }
+
+    /// The text of an event with these `values`, with its quotes.
+    pub(crate) fn quoted_text<'a>(&self, event: &'a [u8], values: &Values) -> &'a [u8] {
+        let text = values[self.text].range();
+        &event[text.start - 1..=text.end]
+    }
+
+    /// Where a part of its JSON is in that of an event with these `values`: one of them, or what does not differ.
+    pub(crate) fn moved(&self, part: Span, values: &Values) -> Span {
+        let (start, mut moved) = (part.start + self.payload.start, part);
+        for (known, new) in self.values.iter().zip(values) {
+            if known.start < start {
+                moved = Span { start: part.start + new.end - known.end, end: part.end + new.end - known.end };
+            } else if known.start == start {
+                moved.end = moved.start + new.end - new.start;
+            }
+        }
+        moved
     }
 
     /// The choice that it is about.
@@ -129,16 +151,20 @@ fn string_length(text: &[u8]) -> Option<usize> {
     }
 }
 
-/// The length of the whole number at the start of `text`; `None` where it is none, or one that does not fit.
+/// The length of the whole number at the start of `text`; `None` where it is none, or one that JavaScript may round.
 fn number_length(text: &[u8]) -> Option<usize> {
     let length = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let is_plain = text.first() != Some(&b'0') || length == 1;
-    ((1..=18).contains(&length) && is_plain).then_some(length)
+    ((1..=15).contains(&length) && is_plain).then_some(length)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codec::{NextReply, WriteContext};
+    use crate::reply::{Form, Limits};
+    use crate::{AnyDialect, CHAT, MESSAGES, RESPONSES};
+    use proptest::prelude::*;
 
     const FIRST: &str = r#"data: {"id":"a","n":1,"text":"one"}"#;
 
@@ -188,7 +214,7 @@ mod tests {
             r#"data: {"id":"a","n":01,"text":"one"}"#,
             r#"data: {"id":"a","n":1.5,"text":"one"}"#,
             r#"data: {"id":"a","n":,"text":"one"}"#,
-            r#"data: {"id":"a","n":99999999999999999999,"text":"one"}"#,
+            r#"data: {"id":"a","n":9999999999999999,"text":"one"}"#,
             r#"data: {"id":"a","n":1"#,
             "",
         ] {
@@ -216,5 +242,128 @@ mod tests {
         assert!(!keeps(r#"data: {"text":"\u006fne"}"#, r"\u006fne", |_| {}));
         let long = format!(r#"data: {{"id":"{}","text":"one"}}"#, "a".repeat(MOST_BYTES));
         assert!(!keeps(&long, "one", |_| {}));
+    }
+
+    const LIMITS: Limits = Limits { event: 1 << 20, held: 1 << 20, reply: 1 << 20 };
+
+    /// Texts as they are in an event.
+    const TEXTS: [&str; 20] = [
+        "one",
+        "two words",
+        r"\n",
+        r#"\"quoted\""#,
+        "zw\u{f6}lf",
+        "",
+        r"\u0061",
+        r"\ud83d",
+        "a:b",
+        "data: {}",
+        "\u{2028}data: {}",
+        "error",
+        "response.failed",
+        "function_call",
+        "tool_calls",
+        "tool_use",
+        "call_id",
+        "\t",
+        r"\x",
+        r"\/",
+    ];
+
+    /// Data of events of chat completions; `T` is a text, `N` a number.
+    const CHAT_DATA: [&str; 12] = [
+        r#"{"id":"x","choices":[{"index":0,"delta":{"content":"T"},"finish_reason":null}]}"#,
+        r#"{"id":"x","choices":[{"index":0,"delta":{"content":"T"}}],"obfuscation":"T"}"#,
+        r#"{"obfuscation":"T","choices":[{"index":0,"delta":{"role":"assistant","content":"T"}}]}"#,
+        r#"{"choices":[{"index":1,"delta":{"content":"T","reasoning_content":null}}],"usage":null}"#,
+        r#"{"choices":[{"index":0,"delta":{"content":"T","reasoning_content":"T"}}]}"#,
+        r#"{"choices":[{"index":0,"delta":{"content":"T"}}],"\u0065rror":{"message":"m"}}"#,
+        r#"{"choices":[{"index":0,"delta":{"content":"T"}}],"error":{"message":"T"}}"#,
+        r#"{"choices":[{"index":0,"delta":{"content":"T"}}],"usage":{"total_tokens":N}}"#,
+        r#"{"choices":[{"index":0,"delta":{"content":"T","tool_calls":[{"index":0,"id":"a","function":{"name":"f"}}]}}]}"#,
+        r#"{"choices":[{"index":0,"delta":{"content":"T","function_call":{"name":"f","arguments":"T"}}}]}"#,
+        r#"{"choices":[{"index":0,"delta":{"content":"T"}}],"data":[{"id":"T"}]}"#,
+        r#"{"choices":[{"index":0,"delta":{"content":"T"},"finish_reason":"stop"}]}"#,
+    ];
+
+    /// Those of the Responses API.
+    const RESPONSES_DATA: [&str; 10] = [
+        r#"{"type":"response.output_text.delta","sequence_number":N,"item_id":"m","output_index":0,"delta":"T"}"#,
+        r#"{"delta":"T","type":"response.output_text.delta","sequence_number":N,"output_index":0,"obfuscation":"T"}"#,
+        r#"{"type":"response.output_text.delta","sequence_number":N,"output_index":7,"delta":"T"}"#,
+        r#"{"type":"response.output_text.delta","output_index":0,"delta":"T","x":{"type":"T"}}"#,
+        r#"{"type":"response.output_text.delta","output_index":0,"delta":"T","\u0078":0}"#,
+        r#"{"type":"response.output_item.added","output_index":0,"item":{"type":"message","id":"m","content":[]}}"#,
+        r#"{"type":"response.output_item.added","output_index":1,"item":{"type":"function_call","id":"f","call_id":"c","name":"g","arguments":""}}"#,
+        r#"{"type":"response.function_call_arguments.delta","output_index":1,"sequence_number":N,"delta":"T"}"#,
+        r#"{"type":"response.mcp_call_arguments.delta","output_index":2,"sequence_number":N,"delta":"T"}"#,
+        r#"{"type":"response.output_item.added","output_index":2,"item":{"type":"mcp_call","id":"p","name":"h"}}"#,
+    ];
+
+    /// Those of the Messages API.
+    const MESSAGES_DATA: [&str; 9] = [
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"T"}}"#,
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"T"},"x":{"id":"T"}}"#,
+        r#"{"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"T"}}"#,
+        r#"{"type":"content_block_delta","index":0,"delta":{"text":"T","more":"T"}}"#,
+        r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"T"}}"#,
+        r#"{"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"a","name":"f","input":{}}}"#,
+        r#"{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"T"}}"#,
+        r#"{"type":"content_block_stop","index":0}"#,
+        r#"{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"T"}}"#,
+    ];
+
+    /// What is read of a stream of these events and written again. `apart`: with a comment before each event, so that each is
+    /// parsed.
+    fn read(dialect: AnyDialect, events: &[String], is_strict: bool, apart: bool) -> Vec<String> {
+        let mut codec = dialect.codec(Form::Streamed, LIMITS);
+        codec.begin(NextReply {
+            form: Form::Streamed,
+            status: 200,
+            continues: None,
+            is_strict,
+            observes: false,
+            markup: None,
+            tools: None,
+            hosts_shell: false,
+        });
+        let (mut choices, mut read) = (Vec::new(), Vec::new());
+        for event in events {
+            if apart {
+                codec.push(Bytes::from_static(b": a comment\n\n"));
+                while codec.next(&mut choices, false).is_some() {}
+            }
+            codec.push(Bytes::copy_from_slice(event.as_bytes()));
+            while let Some(frame) = codec.next(&mut choices, false) {
+                let mut out = Vec::new();
+                codec.forward(&frame, &choices, &WriteContext::default(), &mut out);
+                read.push(format!("{:?}", (Frame { number: 0, ..frame }, out)));
+            }
+        }
+        read.push(format!("{choices:?} {}", codec.known_bytes()));
+        read
+    }
+
+    proptest! {
+        #[test]
+        fn every_event_is_read_as_if_the_one_before_were_unknown(
+            dialect in 0..3_usize,
+            events in prop::collection::vec((0..40_usize, 0..40_usize, 0..200_u32), 1..12),
+            is_strict in any::<bool>(),
+        ) {
+            let (dialect, all): (_, &[&str]) =
+                [(CHAT, &CHAT_DATA[..]), (RESPONSES, &RESPONSES_DATA[..]), (MESSAGES, &MESSAGES_DATA[..])][dialect];
+            let event = |(data, text, number): &(usize, usize, u32)| {
+                // Mostly the first, and mostly with its number.
+                let data = all.get(data.saturating_sub(16)).unwrap_or(&all[0]);
+                let text = TEXTS.get(*text).unwrap_or(&TEXTS[0]);
+                let data = data.replace("\"T\"", &format!("\"{text}\"")).replace(":N", &format!(":{number}"));
+                format!("event: x\ndata: {data}\n\n")
+            };
+            let events: Vec<String> = events.iter().map(event).collect();
+            let (together, apart) =
+                (read(dialect, &events, is_strict, false), read(dialect, &events, is_strict, true));
+            prop_assert_eq!(together, apart, "{:#?}", events);
+        }
     }
 }

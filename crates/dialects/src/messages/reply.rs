@@ -23,6 +23,7 @@ use crate::codec::{
 use crate::reply::{Form, Limits, Options, Unjudged};
 use crate::reply_choice::ReplyChoice;
 use crate::reply_input::{NextInput, ReplyInput};
+use crate::text_frame::TextFrame;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -67,6 +68,8 @@ pub struct MessagesReplies {
     /// The usage of all replies at the last event that reported any.
     usage: Option<Value>,
     carried: Vec<&'static str>,
+    /// The frame that was read last, where it says a text and no more.
+    text: TextFrame,
     /// Removes call markup from a final answer.
     markup: Option<Cleaner>,
     is_changed: bool,
@@ -116,6 +119,7 @@ impl MessagesReplies {
             content: ClientContent::default(),
             usage: None,
             carried: Vec::new(),
+            text: TextFrame::default(),
             markup: None,
             is_changed: false,
         }
@@ -123,7 +127,10 @@ impl MessagesReplies {
 
     fn piece(&mut self, piece: Piece, choices: &mut Vec<ReplyChoice>) -> Option<Frame> {
         match piece {
-            Piece::Event(raw) => self.event(Unread::new(raw), choices),
+            Piece::Event(raw) => match self.text_frame(&raw) {
+                Some(frame) => Some(frame),
+                None => self.event(Unread::new(raw), choices),
+            },
             Piece::Oversized(raw) => {
                 self.has_unread_end = true;
                 Some(Frame::new(raw, FrameKind::Unread(Unjudged::EventTooLong)))
@@ -165,6 +172,7 @@ impl ReplyCodec for MessagesReplies {
         (self.is_strict, self.observes) = (is_strict && !observes, observes);
         self.blocks = Blocks::default();
         self.unread.clear();
+        self.text.forget();
         (self.has_finish, self.has_stop, self.has_unread_end) = (false, false, false);
         (self.are_calls_ended, self.is_later, self.has_earlier_head) =
             (false, continues.is_some(), self.has_head);

@@ -14,7 +14,7 @@ mod unread;
 mod writer;
 pub mod written;
 
-use self::event::{Event, Index};
+use self::event::{Event, EventNumbers, Index};
 use self::hidden::{elements, results};
 use self::items::OutItem;
 use self::kept::{ContinuableReplies, last_of_each_kind};
@@ -35,6 +35,7 @@ use crate::markup::ToolNames;
 use crate::reply::{Form, Limits, Options, Unjudged};
 use crate::reply_choice::ReplyChoice;
 use crate::reply_input::{NextInput, ReplyInput};
+use crate::text_frame::TextFrame;
 use crate::variant::PlannedRequest;
 use bytes::Bytes;
 use model::message::Content;
@@ -97,8 +98,11 @@ pub struct ResponsesReplies {
     tools: Option<ToolNames>,
     /// How many frames were read.
     frames: u32,
-    /// The event of the frame that was read last.
-    last_parsed: Option<(u32, Event)>,
+    /// The numbers of the event of the frame that was read last.
+    last_numbers: Option<(u32, EventNumbers)>,
+    /// That frame and these numbers, where it says a text and no more.
+    text: TextFrame,
+    text_numbers: EventNumbers,
     is_changed: bool,
 }
 
@@ -136,7 +140,9 @@ impl ResponsesReplies {
             markup: None,
             tools: None,
             frames: 0,
-            last_parsed: None,
+            last_numbers: None,
+            text: TextFrame::default(),
+            text_numbers: EventNumbers::default(),
             is_changed: false,
         }
     }
@@ -205,13 +211,12 @@ impl ResponsesReplies {
         }
     }
 
-    /// The event of a frame: it is parsed again where another one was read since.
-    fn event_of(&mut self, frame: &Frame, data: &[u8]) -> Option<Event> {
-        if let Some((_, event)) = self.last_parsed.take_if(|(number, _)| *number == frame.number) {
-            return Some(event);
+    /// The numbers of a frame's event: it is parsed again where another one was read since.
+    fn numbers_of(&self, frame: &Frame) -> Option<EventNumbers> {
+        match self.last_numbers {
+            Some((number, known)) if number == frame.number => Some(known),
+            _ => Some(Event::parse(frame.payload()).ok()?.numbers()),
         }
-        let fields = parse_fields(&frame.raw);
-        Event::parse_named(fields.name, data).ok()
     }
 
     /// An error event, and the event that ends the response as failed, under the id that the client knows.
@@ -269,6 +274,7 @@ impl ReplyCodec for ResponsesReplies {
         (self.has_begun, self.has_head) = (false, !self.head.is_empty());
         (self.last, self.has_unread_end, self.are_calls_ended) = (None, false, false);
         self.unread.clear();
+        self.text.forget();
         (self.markup, self.tools, self.continues) = (markup.map(Cleaner::new), tools, continues);
         if continues.is_some() {
             self.numbers.rewrite();
@@ -421,14 +427,12 @@ impl ReplyCodec for ResponsesReplies {
         if frame.ends {
             return self.write_last(choices, context, out);
         }
-        let data: Bytes = match &frame.payload {
-            Payload::Span(span) => frame.raw.slice(span.range()),
-            Payload::Joined(joined) => Bytes::clone(joined),
-            Payload::None => return out.push(frame.raw.clone()),
+        let (data, numbers) = (frame.payload(), self.numbers_of(frame));
+        let Some(numbers) = numbers.filter(|_| !matches!(frame.payload, Payload::None)) else {
+            return out.push(frame.raw.clone());
         };
-        let Some(event) = self.event_of(frame, &data) else { return out.push(frame.raw.clone()) };
         let (Some(at), Some(choice)) = (frame.tag.map(usize::from), choices.first()) else {
-            let raw = self.renumbered(frame.raw.clone(), &event, &data, None);
+            let raw = self.renumbered(frame.raw.clone(), numbers, data, None);
             return out.push(raw);
         };
         if !self.observes {
@@ -442,7 +446,7 @@ impl ReplyCodec for ResponsesReplies {
             }
         }
         let index = self.shown_as(at);
-        let raw = self.renumbered(frame.raw.clone(), &event, &data, Some(index));
+        let raw = self.renumbered(frame.raw.clone(), numbers, data, Some(index));
         out.push(raw);
     }
 

@@ -183,6 +183,11 @@ impl Block {
         argues
     }
 
+    /// Takes a piece of its text, in quotes.
+    pub fn add_text(&mut self, piece: &[u8]) {
+        self.add_member(b"text", piece);
+    }
+
     fn add_member(&mut self, name: &[u8], value: &[u8]) {
         // Citations come one by one and are kept as a list.
         let (name, is_element) = if name == b"citation" { (&b"citations"[..], true) } else { (name, false) };

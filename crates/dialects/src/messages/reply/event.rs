@@ -160,6 +160,15 @@ impl Event {
         self.index.and_then(|(_, number)| number)
     }
 
+    /// Whether it is a delta that brings a piece of a text and nothing else.
+    pub fn is_text_delta(&self, data: &[u8]) -> bool {
+        let has_more = self.has_unread || self.block.is_some() || self.message.is_some();
+        let is_text = |delta: &Delta| {
+            delta.text.is_some() && matches!(&*delta.members, [text] if text.key.raw(data) == b"text")
+        };
+        self.kind == EventKind::BlockDelta && !has_more && self.delta.as_ref().is_some_and(is_text)
+    }
+
     /// Whether a client may find a call in it where toolrein does not look.
     pub fn holds_stray_call(&self, data: &[u8]) -> bool {
         match self.kind {

@@ -101,6 +101,7 @@ impl ReadEvent {
 impl MessagesReplies {
     /// Reads an event of a stream; `None` if others are read in its place.
     pub(super) fn event(&mut self, unread: Unread, choices: &mut Vec<ReplyChoice>) -> Option<Frame> {
+        self.text.forget();
         let Unread { mut raw, has_markup, mut is_emptied } = unread;
         let fields = parse_fields(&raw);
         let is_doubtful = CALLS.are_in_lines(lines(&raw).filter(|line| !line.starts_with(b"data:")));
@@ -133,9 +134,22 @@ impl MessagesReplies {
         if is_doubtful && self.is_strict {
             return Some(ambiguous(raw));
         }
+        let is_text = event.is_text_delta(&data) && self.markup.is_none();
         let read = ReadEvent { raw, event, data, place, error, is_emptied };
         let mut frame = self.frame(read, choices);
         frame.is_doubtful |= is_doubtful;
+        if is_text && frame.tag.is_some() {
+            self.text.keep(&frame, []);
+        }
+        Some(frame)
+    }
+
+    /// The frame of an event that differs from the one before in its text alone.
+    pub(super) fn text_frame(&mut self, raw: &Bytes) -> Option<Frame> {
+        let values = self.text.fit(raw)?;
+        let frame = self.text.with(raw.clone(), &values);
+        let text = self.text.quoted_text(raw, &values);
+        self.blocks.change(usize::from(frame.tag?), |block| block.add_text(text));
         Some(frame)
     }
 

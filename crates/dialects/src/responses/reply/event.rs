@@ -29,6 +29,8 @@ pub struct Event {
     /// The whole response, in the events of its life.
     pub response: Option<Span>,
     pub delta: Option<Str>,
+    /// The random text by which OpenAI gives all events of texts the same length.
+    pub padding: Option<Str>,
     /// The complete arguments of a call, in the event that ends them.
     pub arguments: Arguments,
     /// Two parsers may see different things in it.
@@ -49,6 +51,13 @@ impl Index {
     pub fn number(self) -> Option<u64> {
         if let Self::Number(number) = self { Some(number) } else { None }
     }
+}
+
+/// The numbers of an event that the client may get changed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EventNumbers {
+    pub sequence: Option<(Span, u64)>,
+    pub index: Option<(Span, Index)>,
 }
 
 /// What an event is about.
@@ -143,10 +152,21 @@ impl Event {
                 self.ambiguous |= may_be_read_as(key, value.of(scanner.text()), &[b"item", b"response"]);
             }
             b"delta" => self.delta = string_or_skip(scanner)?,
+            b"obfuscation" => self.padding = string_or_skip(scanner)?,
             b"arguments" | b"input" | b"diff" | b"command" => self.arguments = parse_arguments(scanner)?,
             _ => drop(scanner.skip()?),
         }
         Ok(())
+    }
+
+    /// Its numbers.
+    pub fn numbers(&self) -> EventNumbers {
+        EventNumbers { sequence: self.sequence, index: self.index }
+    }
+
+    /// Whether it may be a piece of a text: it holds no item and no response.
+    pub fn is_of_text(&self) -> bool {
+        self.delta.is_some() && self.item.is_none() && self.response.is_none()
     }
 
     /// Its `type`, or what its `event:` line says; empty where it has neither.

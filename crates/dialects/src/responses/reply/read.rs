@@ -1,11 +1,11 @@
 //! The reader of a stream: each event belongs to an item, or says something of the reply as a whole.
 
 use super::convert::error_event;
-use super::event::{Class, Event, Index};
+use super::event::{Class, Event, EventNumbers, Index};
 use super::items::{CHOICE, MOST_ITEMS, OutItem};
 use super::last::{Last, response_members};
 use super::owner::{Added, Owner};
-use super::unread::{has_call_in_other_lines, holds_stray_call, may_hold_calls};
+use super::unread::{CALLS, has_call_in_other_lines, holds_stray_call, may_hold_calls};
 use super::{ResponsesReplies, id_of};
 use crate::codec::{CallPiece, Frame, FrameKind, Payload, ReplyEvent};
 use crate::error::friendly::{friendly_event, friendly_text_event};
@@ -16,6 +16,7 @@ use crate::reply_choice::{ReplyCall, ReplyChoice, Visibility};
 use crate::responses::item::{Item, ItemKind};
 use bytes::Bytes;
 use model::call::Arguments;
+use wire::body::Span;
 use wire::json::decode;
 use wire::sse::{Piece, parse_fields};
 
@@ -42,7 +43,10 @@ impl ResponsesReplies {
     /// Reads a piece of the upstream's stream; `None` if it says nothing by itself.
     pub(super) fn piece(&mut self, piece: Piece, choices: &mut Vec<ReplyChoice>) -> Option<Frame> {
         match piece {
-            Piece::Event(raw) => self.event(raw, choices),
+            Piece::Event(raw) => match self.text_frame(&raw, choices) {
+                Some(frame) => Some(frame),
+                None => self.event(raw, choices),
+            },
             Piece::Oversized(raw) => {
                 self.has_begun = true;
                 self.has_unread_end = true;
@@ -51,7 +55,35 @@ impl ResponsesReplies {
         }
     }
 
+    /// The frame of an event that differs from the one before in its text, its number and its padding alone.
+    fn text_frame(&mut self, raw: &Bytes, choices: &mut [ReplyChoice]) -> Option<Frame> {
+        let values = self.text.fit(raw)?;
+        if values.iter().any(|value| raw.get(..=value.end as usize).is_some_and(|text| CALLS.end(text))) {
+            return None;
+        }
+        if choices.iter().any(|choice| !choice.calls().is_empty()) {
+            self.report_calls(choices);
+        }
+        let mut frame = self.text.with(raw.clone(), &values);
+        frame.number = self.next_number();
+        let moved = |span| self.text.moved(span, &values);
+        let number = |span: Span| {
+            span.of(frame.payload()).iter().fold(0_u64, |number, digit| number * 10 + u64::from(digit - b'0'))
+        };
+        let EventNumbers { sequence, index } = self.text_numbers;
+        let sequence = sequence.map(|(span, _)| moved(span)).map(|span| (span, number(span)));
+        let index = index.map(|(span, index)| (moved(span), index));
+        self.last_numbers = Some((frame.number, EventNumbers { sequence, index }));
+        Some(frame)
+    }
+
+    fn next_number(&mut self) -> u32 {
+        self.frames = self.frames.wrapping_add(1);
+        self.frames
+    }
+
     pub(super) fn event(&mut self, raw: Bytes, choices: &mut Vec<ReplyChoice>) -> Option<Frame> {
+        self.text.forget();
         let fields = parse_fields(&raw);
         let reads = |data: &[u8]| Event::parse(data).is_ok();
         let parse = |data: &[u8]| Event::parse_named(fields.name, data);
@@ -94,7 +126,15 @@ impl ResponsesReplies {
         };
         let (raw, event, data) = self.without_markup(raw, event, data, choices);
         if self.texts.is_empty() {
-            return self.parsed(raw, event, data, error, choices);
+            let is_of_text = event.is_of_text() && self.markup.is_none();
+            let (padding, numbers) = (event.padding, event.numbers());
+            let frame = self.parsed(raw, event, data, error, choices);
+            if let Some(frame) = frame.as_ref().filter(|_| is_of_text) {
+                let sequence = numbers.sequence.map(|(span, _)| span);
+                self.text_numbers = numbers;
+                self.text.keep(frame, padding.map(|padding| padding.span).into_iter().chain(sequence));
+            }
+            return frame;
         }
         self.unread.push(Unread::Parsed(raw, Box::new(event), data, error));
         let texts = self.texts.drain(..);
@@ -175,10 +215,9 @@ impl ResponsesReplies {
             None => Payload::Joined(Box::new(data.clone())),
         };
         let mut frame = Frame { payload, ..Frame::new(raw, FrameKind::Part) };
-        self.frames = self.frames.wrapping_add(1);
-        frame.number = self.frames;
+        frame.number = self.next_number();
         frame.tag = item.map(|item| item as u16);
-        self.last_parsed = Some((frame.number, event.clone()));
+        self.last_numbers = Some((frame.number, event.numbers()));
         frame
     }
 

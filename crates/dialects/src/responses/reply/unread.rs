@@ -13,7 +13,8 @@ use wire::members::{Member, members_of};
 use wire::sse::lines;
 
 /// The signs of calls of the Responses API.
-const CALLS: CallSigns = CallSigns { words: &["_call\"", "mcp_approval_request\"", "call_id\""], is_call };
+pub(super) const CALLS: CallSigns =
+    CallSigns { words: &["_call\"", "mcp_approval_request\"", "call_id\""], is_call };
 
 /// Whether a client may read a call from the event.
 pub fn may_hold_calls(event: &Event, data: &[u8]) -> bool {

@@ -2,7 +2,7 @@
 //! the first event on that the client does not get as it came.
 
 use super::ResponsesReplies;
-use super::event::{Event, Index};
+use super::event::{Event, EventNumbers, Index};
 use crate::lines::framed;
 use bytes::Bytes;
 use serde_json::Value;
@@ -49,16 +49,22 @@ impl Numbers {
 }
 
 impl ResponsesReplies {
-    /// An event with the client's numbers.
-    pub(super) fn renumbered(&mut self, raw: Bytes, event: &Event, data: &Bytes, item: Option<u64>) -> Bytes {
-        let sequence = self.numbers.next(event.sequence.map(|(_, number)| number));
+    /// An event with the client's numbers, which has these `known` ones in its `data`.
+    pub(super) fn renumbered(
+        &mut self,
+        raw: Bytes,
+        known: EventNumbers,
+        data: &[u8],
+        item: Option<u64>,
+    ) -> Bytes {
+        let sequence = self.numbers.next(known.sequence.map(|(_, number)| number));
         let mut splices = Splices::default();
-        if let (Some((span, number)), Some(new)) = (event.sequence, sequence)
+        if let (Some((span, number)), Some(new)) = (known.sequence, sequence)
             && new != number
         {
             splices.replace(span, new.to_string());
         }
-        if let (Some((span, Index::Number(index))), Some(new)) = (event.index, item) {
+        if let (Some((span, Index::Number(index))), Some(new)) = (known.index, item) {
             if !self.numbers.rewrites() {
                 // Several indexes of one item, and one of several, pass as they came until something is left out.
                 self.numbers.begin_item(Some(index));
@@ -70,14 +76,14 @@ impl ResponsesReplies {
             return raw;
         }
         self.is_changed = true;
-        framed(&raw, &splices.apply(data).join())
+        framed(&raw, &splices.apply(&Bytes::copy_from_slice(data)).join())
     }
 
     /// A complete event without an item, with the next sequence number.
     pub(super) fn numbered(&mut self, raw: Bytes) -> Bytes {
         let data: Bytes = parse_fields(&raw).data.into_owned().into();
         match Event::parse(&data) {
-            Ok(event) => self.renumbered(raw, &event, &data, None),
+            Ok(event) => self.renumbered(raw, event.numbers(), &data, None),
             Err(_) => raw,
         }
     }
