@@ -2,7 +2,7 @@
 //! stop coming. It does not bound the duration of a transfer, nor its size.
 
 use super::body::BodyError;
-use super::wait::Alarm;
+use super::wait::DeadlineTimer;
 use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::body::{Body, Frame, SizeHint};
@@ -20,7 +20,7 @@ pub struct IdleTimeout {
     idle: Duration,
     /// When the present silence has lasted too long.
     silent_until: Option<Instant>,
-    alarm: Alarm,
+    timer: DeadlineTimer,
     /// A frame has come.
     has_begun: bool,
     /// The error for a broken connection, which depends on the side.
@@ -48,8 +48,8 @@ impl IdleTimeout {
     }
 
     fn new(incoming: Incoming, idle: Duration, cut: BodyError) -> Self {
-        let (silent_until, alarm) = (None, Alarm::default());
-        Self { incoming, idle, silent_until, alarm, has_begun: false, cut, clock: None }
+        let (silent_until, timer) = (None, DeadlineTimer::default());
+        Self { incoming, idle, silent_until, timer, has_begun: false, cut, clock: None }
     }
 
     pub(super) fn upload_clock(&self) -> Option<Arc<UploadClock>> {
@@ -79,7 +79,7 @@ impl IdleTimeout {
             }
             Poll::Pending => {
                 let until = *self.silent_until.get_or_insert_with(|| Instant::now() + self.idle);
-                self.alarm.poll(until, context).map(|()| Some(Err(BodyError::IdleTimeout)))
+                self.timer.poll(until, context).map(|()| Some(Err(BodyError::IdleTimeout)))
             }
         }
     }

@@ -12,7 +12,7 @@ use super::handler::AppState;
 use super::memory::Reserved;
 use super::record::upstream_id;
 use super::upstream::EndsByClosing;
-use super::wait::{Alarm, Step};
+use super::wait::{DeadlineTimer, Step};
 use super::whole::Read;
 use crate::telemetry::metrics::StreamGuard;
 use bytes::Bytes;
@@ -79,7 +79,7 @@ pub(super) struct Streaming {
     driver: Box<Driver>,
     from: FromUpstream,
     /// For the next time at which something is due.
-    alarm: Alarm,
+    timer: DeadlineTimer,
     /// Decodes the upstream's body; `None` where that is not compressed.
     decoder: Option<Box<Decoder>>,
     /// In observe mode: compressed bytes that go to the client as they came.
@@ -98,7 +98,7 @@ impl Streaming {
         Self {
             driver,
             from,
-            alarm: Alarm::default(),
+            timer: DeadlineTimer::default(),
             decoder: None,
             coded: VecDeque::new(),
             trailers: None,
@@ -228,7 +228,7 @@ impl Streaming {
         let silence =
             if let FromUpstream::Reading(_, deadline) = &self.from { Some(*deadline) } else { None };
         let Some(until) = tick.into_iter().chain(silence).min() else { return Poll::Pending };
-        ready!(self.alarm.poll(until, context));
+        ready!(self.timer.poll(until, context));
         if silence.is_some_and(|deadline| deadline <= Instant::now()) {
             self.step(Step::TooSilent);
         } else {

@@ -29,12 +29,12 @@ impl Step {
 /// A wait for a time that mostly moves on before it comes, as the end of a silence does. Its timer is not moved with it, but
 /// set anew when it fires too early.
 #[derive(Debug, Default)]
-pub(super) struct Alarm {
+pub(super) struct DeadlineTimer {
     /// Created at the first wait; for most requests that never happens.
     sleep: Option<Pin<Box<Sleep>>>,
 }
 
-impl Alarm {
+impl DeadlineTimer {
     /// Ready when it is `until`.
     pub(super) fn poll(&mut self, until: Instant, context: &mut Context<'_>) -> Poll<()> {
         let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep_until(until)));
@@ -59,22 +59,22 @@ mod tests {
     use std::time::Duration;
 
     /// Waits until so many milliseconds have passed since `start`.
-    async fn wait(alarm: &mut Alarm, start: Instant, after: u64) {
+    async fn wait(timer: &mut DeadlineTimer, start: Instant, after: u64) {
         let until = start + Duration::from_millis(after);
-        poll_fn(|context| alarm.poll(until, context)).await;
+        poll_fn(|context| timer.poll(until, context)).await;
     }
 
     #[tokio::test]
-    async fn an_alarm_waits_for_the_time_that_it_was_asked_for_last_be_it_later_or_earlier() {
-        let (start, mut alarm) = (Instant::now(), Alarm::default());
-        assert!(wait(&mut alarm, start, 20).now_or_never().is_none());
-        assert!(wait(&mut alarm, start, 60_000).now_or_never().is_none());
+    async fn a_timer_waits_for_the_time_that_it_was_asked_for_last_be_it_later_or_earlier() {
+        let (start, mut timer) = (Instant::now(), DeadlineTimer::default());
+        assert!(wait(&mut timer, start, 20).now_or_never().is_none());
+        assert!(wait(&mut timer, start, 60_000).now_or_never().is_none());
         // The time that it waits for last is later than the first one, and earlier than the second.
         for after in [40, 60, 50] {
-            wait(&mut alarm, start, after).await;
+            wait(&mut timer, start, after).await;
             assert!(start.elapsed() >= Duration::from_millis(after), "{after}");
         }
         assert!(start.elapsed() < Duration::from_secs(30), "it does not wait for a time of before");
-        assert!(wait(&mut alarm, start, 60_000).now_or_never().is_none());
+        assert!(wait(&mut timer, start, 60_000).now_or_never().is_none());
     }
 }

@@ -116,7 +116,7 @@ impl ChoiceReader {
         self.assembler.next_event();
     }
 
-    /// Whether a part like this one, of which `delta` was read, leaves nothing to note but its text.
+    /// Whether a part with this `delta` leaves nothing to note but its text.
     pub(super) fn notes_text_alone(&self, delta: &Delta, text: &[u8]) -> bool {
         let is_noted = |member: &Member| is_carried(member.key.raw(text)) && member.value.of(text) != b"null";
         self.repeated.is_none() && !delta.members.iter().any(is_noted)
