@@ -214,7 +214,8 @@ impl PairedCalls {
         let checkpoint = transcript.checkpoint();
         let known = checkpoint.and_then(|checkpoint| checkpoint.calls.get());
         let known = known.filter(|known| known.are_for(transcript, root)).map(|known| &known.paired);
-        let mut paired = known.map_or_else(|| Self::of_root(root), |known| known.with_room(transcript));
+        let nothing = Self { root, context: root, context_without_ids: root, ..Self::default() };
+        let mut paired = known.unwrap_or(&nothing).with_room(transcript);
         let kept = checkpoint.filter(|checkpoint| checkpoint.calls.get().is_none());
         let declared = LazyCell::new(|| DeclaredNames::new(tool_names(transcript)));
         for index in paired.by_message.len()..transcript.len() {
@@ -227,10 +228,6 @@ impl PairedCalls {
             }
         }
         paired
-    }
-
-    fn of_root(root: Hash) -> Self {
-        Self { root, context: root, context_without_ids: root, ..Self::default() }
     }
 
     /// A copy with room for the further messages of `transcript`.

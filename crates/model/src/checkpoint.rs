@@ -6,6 +6,7 @@ use super::call::ToolCall;
 use super::calls::KnownCalls;
 use super::histories::NamedMessages;
 use super::known_tools::KnownTools;
+use super::memo::Derived;
 use super::message::{Message, Role};
 use super::request::{Request, Tool};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -58,6 +59,12 @@ pub struct Head {
     pub request: Request,
     pub seen: SeenMembers,
     pub list: List,
+}
+
+impl Derived for Checkpoint {
+    fn weight(&self) -> usize {
+        Self::weight(self)
+    }
 }
 
 impl Checkpoint {

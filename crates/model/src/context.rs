@@ -22,11 +22,10 @@ pub(super) fn context_after(
     calls: impl Iterator<Item = Hash>,
     key: &HashKey,
 ) -> Hash {
-    let mut bytes = SmallVec::<[u8; 128]>::new();
-    for hash in [before, content].into_iter().chain(calls) {
-        bytes.extend_from_slice(&hash.0.to_le_bytes());
-    }
-    key.hash(Domain::Context, &[&bytes])
+    let mut hashes =
+        SmallVec::<[[u8; 16]; 6]>::from_slice(&[before.0.to_le_bytes(), content.0.to_le_bytes()]);
+    calls.for_each(|call| hashes.push(call.0.to_le_bytes()));
+    key.hash(Domain::Context, &[hashes.as_flattened()])
 }
 
 /// As [`context_after`], equal for conversations that differ in the ids of calls alone. `calls`: the name and the hash of

@@ -83,11 +83,15 @@ impl NamedMessages {
         let known = named.and_then(|(known, _)| known.get()).cloned();
         let mut all = known.unwrap_or_else(|| {
             let hash = transcript.identity.key.running_hash(Domain::History);
-            Self { hash, count: 0, earlier: VecDeque::with_capacity(MOST_EARLIER) }
+            Self { hash, count: 0, earlier: VecDeque::new() }
         });
         let kept = named.filter(|(known, _)| known.get().is_none());
+        let first = first_earlier(transcript, transcript.len());
+        let last_kept = kept.map_or(0, |(_, count)| count);
+        let first_kept = first_earlier(transcript, last_kept);
         for index in all.count..transcript.len() {
-            all.add(transcript.view(index));
+            let is_earlier = index >= first || (first_kept..last_kept).contains(&index);
+            all.add(transcript.view(index), is_earlier);
             if let Some((kept, _)) = kept.filter(|(_, count)| *count == index + 1) {
                 // A checkpoint is shared by requests: one of them sets it.
                 let _ = kept.set(all.clone());
@@ -96,8 +100,8 @@ impl NamedMessages {
         all
     }
 
-    fn add(&mut self, view: View<'_>) {
-        if view.message.role == Role::Assistant && self.count > 0 {
+    fn add(&mut self, view: View<'_>, is_earlier: bool) {
+        if view.message.role == Role::Assistant && is_earlier {
             if self.earlier.len() == MOST_EARLIER {
                 self.earlier.pop_front();
             }
@@ -106,6 +110,12 @@ impl NamedMessages {
         add(&mut self.hash, view);
         self.count += 1;
     }
+}
+
+/// The position of the first of the last replies among the first `count` messages.
+fn first_earlier(transcript: &Transcript, count: usize) -> usize {
+    let is_reply = |index: &usize| transcript.message(*index).role == Role::Assistant;
+    (1..count).rev().filter(is_reply).nth(MOST_EARLIER - 1).unwrap_or(1)
 }
 
 /// Adds the sample of a message.

@@ -4,7 +4,6 @@
 
 use super::identity::Hash;
 use super::tokens::Estimate;
-use crate::checkpoint::Checkpoint;
 use std::any::Any;
 use std::sync::Arc;
 use wire::escaped_text::EscapedText;
@@ -24,12 +23,6 @@ impl Derived for Estimate {}
 
 /// Whether something holds.
 impl Derived for bool {}
-
-impl Derived for Checkpoint {
-    fn weight(&self) -> usize {
-        Self::weight(self)
-    }
-}
 
 /// A shortened text and the characters that are gone; `None` where the text is left as it is.
 impl Derived for Option<(EscapedText, usize)> {

@@ -71,13 +71,19 @@ pub fn unescape(raw: &[u8]) -> String {
 }
 
 /// Appends the character of the escape at the start of `raw`; returns what follows it.
+#[inline]
 fn push_unescaped<'a>(raw: &'a [u8], out: &mut Vec<u8>) -> &'a [u8] {
-    let (used, character) = unescape_one(raw);
-    match u8::try_from(character) {
-        Ok(byte) if byte.is_ascii() => out.push(byte),
-        _ => out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes()),
-    }
-    &raw[used..]
+    let usual = match raw.get(1) {
+        Some(b'n') => b'\n',
+        Some(byte @ (b'"' | b'\\')) => *byte,
+        _ => {
+            let (used, character) = unescape_one(raw);
+            out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+            return &raw[used..];
+        }
+    };
+    out.push(usual);
+    &raw[2..]
 }
 
 /// Appends `text` escaped as a JSON string, without quotes.

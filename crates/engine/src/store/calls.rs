@@ -21,10 +21,11 @@ pub struct CallNames {
 impl CallNames {
     /// Asks for the releases of the newest calls of a request.
     pub fn ask(transcript: &Transcript, batch: &mut Batch) -> Self {
-        let mut keys: Vec<CallKey> = transcript.newest_calls(MOST_LOOKED_UP).map(|call| call.key).collect();
-        let named = keys.len();
-        let without_id = |call: &model::calls::Call| call.key_without_id;
-        keys.extend(transcript.newest_calls(MOST_LOOKED_UP).map(without_id));
+        let newest = || transcript.newest_calls(MOST_LOOKED_UP);
+        let named = newest().count();
+        let mut keys: Vec<CallKey> = Vec::with_capacity(3 * named);
+        keys.extend(newest().map(|call| call.key));
+        keys.extend(newest().map(|call| call.key_without_id));
         keys.extend(transcript.calls.nameless(&transcript.identity).into_iter().take(named));
         let ticket = batch.ask(keys);
         Self { named, ticket }
