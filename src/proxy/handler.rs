@@ -231,10 +231,10 @@ impl AppState {
         request: hyper::http::Request<Incoming>,
         endpoint: Option<Governed>,
     ) -> ResponseFuture {
-        let kind = stored_response::kind_of(request.method(), request.uri().path());
-        let Some(kind) = kind.filter(|_| self.config.mode == Mode::Enforce && endpoint.is_none()) else {
-            return self.relay_as_it_is(request, endpoint);
-        };
+        let may_be_stored = self.config.mode == Mode::Enforce && endpoint.is_none();
+        let kind =
+            may_be_stored.then(|| stored_response::kind_of(request.method(), request.uri().path())).flatten();
+        let Some(kind) = kind else { return self.relay_as_it_is(request, endpoint) };
         // Where it matters, no `Upgrade` header exempts a request that a server may answer with a stored reply.
         let restricts = self.restricts_stored(request.headers(), request.uri());
         let is_seen = restricts || (kind == StoredKind::Response && !is_upgrade(&request));

@@ -104,7 +104,7 @@ fn ends_with<'a>(mut segments: impl Iterator<Item = &'a [u8]>, words: &[&str]) -
 
 /// Whether all servers split the path in the same way, as with nearly every path.
 pub(super) fn is_plain(path: &str) -> bool {
-    let is_plain = |byte: u8| byte.is_ascii() && !matches!(byte, b'%' | b'\\' | b';');
+    let is_plain = |byte: u8| byte.is_ascii() && !matches!(byte, b'%' | b'\\' | b';' | b'?' | b'#' | 0);
     path.bytes().all(is_plain) && !path.as_bytes().windows(2).any(|pair| matches!(pair, b"//" | b"/."))
 }
 
@@ -156,30 +156,39 @@ impl Reading {
 /// Whether any server may take `path` for one that stored replies are read under: with the segment `responses`,
 /// `conversations` or `chat/completions` in it, and perhaps more after it. A longer path counts as soon as a word is in it.
 pub(super) fn may_show_stored(path: &str) -> bool {
+    let is_long = path.len() > LONGEST_READ;
+    if !is_long && is_plain(path) {
+        return has_stored(path.split('/').map(str::as_bytes));
+    }
     let whole = fully_decoded(path.as_bytes());
     let folded = folded(&whole);
     if !STORED.iter().any(|words| contains_all(&folded, words)) {
         return false;
     }
-    if path.len() > LONGEST_READ {
+    if is_long {
         return true;
     }
-    let has_words = |segments: &[&[u8]]| {
-        let segments: Vec<&[u8]> = segments.iter().copied().filter(|segment| !segment.is_empty()).collect();
-        STORED.iter().any(|words| {
-            segments
-                .windows(words.len())
-                .any(|run| run.iter().zip(*words).all(|(one, word)| is_word(one, word)))
-        })
-    };
+    let shows = |reading: Reading, path: &[u8]| has_stored(reading.segments(path).into_iter());
     let mut text = path.as_bytes().to_vec();
     for _ in 0..SERVERS {
-        if Reading::all().any(|reading| has_words(&reading.segments(&text))) {
+        if Reading::all().any(|reading| shows(reading, &text)) {
             return true;
         }
         text = decoded(&text);
     }
-    Reading::all().any(|reading| has_words(&reading.segments(&text)) || has_words(&reading.segments(&whole)))
+    Reading::all().any(|reading| shows(reading, &text) || shows(reading, &whole))
+}
+
+/// Whether the words of one of [`STORED`] follow each other in these segments, empty ones left out.
+fn has_stored<'a>(segments: impl Iterator<Item = &'a [u8]>) -> bool {
+    let mut before: &[u8] = b"";
+    segments.filter(|segment| !segment.is_empty()).any(|segment| {
+        let last_first = [segment, std::mem::replace(&mut before, segment)];
+        let are_words = |words: &&[&str]| {
+            words.iter().rev().zip(last_first).all(|(word, segment)| is_word(segment, word))
+        };
+        STORED.iter().any(are_words)
+    })
 }
 
 /// The segments under which upstreams keep replies.
@@ -196,7 +205,7 @@ fn is_word(segment: &[u8], word: &str) -> bool {
         return true;
     }
     // No character becomes more ASCII letters than it has bytes.
-    segment.len() >= word.len() && trimmed(segment) == word
+    segment.len() >= word.len() && !segment.iter().all(u8::is_ascii_graphic) && trimmed(segment) == word
 }
 
 /// A segment in one case, without white space and control characters around it.

@@ -291,17 +291,16 @@ pub(super) enum StoredKind {
 
 /// What a request with this method and path is answered with, if replies may be in it.
 pub(super) fn kind_of(method: &Method, path: &str) -> Option<StoredKind> {
-    if spelling::is_plain(path) && !path.contains(['?', '#']) {
-        let segments: Vec<String> =
-            path.trim_end_matches('/').split('/').map(str::to_ascii_lowercase).collect();
-        let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
-        match &segments[..] {
-            [.., "responses", _] if *method == Method::GET => return Some(StoredKind::Response),
-            [.., "responses", _, "cancel"] if *method == Method::POST => return Some(StoredKind::Response),
-            [.., "chat", "completions", _] if [Method::GET, Method::POST].contains(method) => {
-                return Some(StoredKind::Completion);
-            }
-            _ => {}
+    if spelling::is_plain(path) {
+        let mut segments = path.trim_end_matches('/').rsplit('/');
+        let [last, parent, above] = std::array::from_fn(|_| segments.next().unwrap_or_default());
+        let (is_get, is_post) = (*method == Method::GET, *method == Method::POST);
+        let is = |segment: &str, word: &str| segment.eq_ignore_ascii_case(word);
+        if (is_get && is(parent, "responses")) || (is_post && is(above, "responses") && is(last, "cancel")) {
+            return Some(StoredKind::Response);
+        }
+        if (is_get || is_post) && is(above, "chat") && is(parent, "completions") {
+            return Some(StoredKind::Completion);
         }
     }
     spelling::may_show_stored(path).then_some(StoredKind::Other)

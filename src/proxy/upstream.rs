@@ -135,6 +135,7 @@ impl Upstream {
     pub(super) fn governed(&self, asked: &Uri) -> Option<Governed> {
         let own = spelling::governed(asked.path());
         let sent = asked.path_and_query().and_then(|asked| self.base.target(asked).ok());
+        let sent = sent.filter(|sent| sent.path() != asked.path());
         own.into_iter().chain(sent.and_then(|sent| spelling::governed(sent.path()))).min()
     }
 
