@@ -1,4 +1,4 @@
-//! The format of one log line: a JSON object, or text for people. Bounds the values that come from outside; the log
+//! The format of one log line that is not a request's: a JSON object, or text for people. Bounds the values that come from outside; the log
 //! defines the fields.
 
 use super::bounded;
@@ -13,7 +13,7 @@ pub(super) const MAX_VALUE_CHARS: usize = 200;
 pub(super) const MAX_ITEMS: usize = 20;
 
 /// Few lines are longer.
-const USUAL_BYTES: usize = 1024;
+pub(super) const USUAL_BYTES: usize = 1024;
 
 /// How a line is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,11 +24,9 @@ pub(super) enum Form {
     Text,
 }
 
-/// What every line has. The line of a request begins with its id.
+/// What every line has.
 #[derive(Serialize)]
 struct Line<'a, F> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    request_id: Option<&'a str>,
     timestamp: String,
     level: &'static str,
     message: &'a str,
@@ -36,13 +34,12 @@ struct Line<'a, F> {
     fields: F,
 }
 
-/// A line, its end included. `fields` is a struct or a map, whose values are bounded. Text for people has no `request_id`.
+/// A line, its end included. `fields` is a struct or a map, whose values are bounded.
 pub(super) fn line(
     form: Form,
     at: SystemTime,
     level: Level,
     message: &str,
-    request_id: Option<&str>,
     fields: impl Serialize,
 ) -> Vec<u8> {
     // A clock that was never set may be before the epoch, which cannot be written.
@@ -50,9 +47,7 @@ pub(super) fn line(
     let message = bounded::text(message, MAX_VALUE_CHARS);
     let mut bytes = match form {
         Form::Json => {
-            let request_id = request_id.map(|id| bounded::text(id, MAX_VALUE_CHARS));
-            let request_id = request_id.as_deref();
-            let line = Line { request_id, timestamp, level: level.as_str(), message: &message, fields };
+            let line = Line { timestamp, level: level.as_str(), message: &message, fields };
             let mut bytes = Vec::with_capacity(USUAL_BYTES);
             // Writing fails only where a key is not text, and our keys are text.
             let _ = serde_json::to_writer(&mut bytes, &line);
@@ -121,7 +116,7 @@ mod tests {
 
     fn written(form: Form, fields: Value) -> String {
         let at = SystemTime::UNIX_EPOCH + Duration::from_micros(1_700_000_000_123_456);
-        String::from_utf8(line(form, at, Level::Warn, "request", None, bounded_fields(fields))).unwrap()
+        String::from_utf8(line(form, at, Level::Warn, "request", bounded_fields(fields))).unwrap()
     }
 
     #[test]
@@ -161,7 +156,7 @@ mod tests {
     #[test]
     fn a_clock_before_the_epoch_is_written_as_the_epoch() {
         let before = SystemTime::UNIX_EPOCH - Duration::from_secs(1);
-        let line = line(Form::Text, before, Level::Info, "early", None, json!({}));
+        let line = line(Form::Text, before, Level::Info, "early", json!({}));
         assert_eq!(String::from_utf8(line).unwrap(), "1970-01-01T00:00:00.000000Z info  early\n");
     }
 

@@ -1,5 +1,5 @@
 //! The log: one structured line for each client request, and a few other lines. Decides the level of a line; `request`
-//! defines a request's fields, `line` formats a line, and `queue` writes it.
+//! writes a request's fields, `line` formats any other line, and `queue` writes them.
 //!
 //! A request's line begins with `request_id`, and always has `method`, `path`, `endpoint`, `route`, `mode`, `status`,
 //! `request_bytes`, `reply_bytes`, `total_ms` and `overhead_ms`. Every other field is there only where it has
@@ -8,7 +8,7 @@
 
 use super::line::{Form, bounded_fields, line};
 use super::queue::Queue;
-use super::request::RequestLine;
+use super::request::request_line;
 use super::short_line::short_line;
 use model::record::RequestRecord;
 use serde::{Deserialize, Serialize};
@@ -106,14 +106,12 @@ impl Log {
         let failed = record.error.is_some() || record.status >= 500;
         let level = if failed { Level::Warn } else { Level::Info };
         let Some(open) = self.at(level) else { return };
-        match open.form {
-            Form::Json => open.push(level, "request", Some(&record.request_id), RequestLine::from(record)),
-            Form::Text => {
-                let mut line = short_line(record).into_bytes();
-                line.push(b'\n');
-                open.queue.push(&line);
-            }
-        }
+        let mut line = match open.form {
+            Form::Json => request_line(record, level, SystemTime::now()),
+            Form::Text => short_line(record).into_bytes(),
+        };
+        line.push(b'\n');
+        open.queue.push(&line);
     }
 
     /// The line that reports where the proxy and the admin server listen. It is written at every level, since programs
@@ -199,11 +197,7 @@ pub struct Configured<'a> {
 
 impl Open {
     fn write(&self, level: Level, message: &str, fields: impl Serialize) {
-        self.push(level, message, None, fields);
-    }
-
-    fn push(&self, level: Level, message: &str, request_id: Option<&str>, fields: impl Serialize) {
-        self.queue.push(&line(self.form, SystemTime::now(), level, message, request_id, fields));
+        self.queue.push(&line(self.form, SystemTime::now(), level, message, fields));
     }
 }
 

@@ -1,129 +1,21 @@
-//! The fields of a request's log line after its id: a projection of the request record. `line` formats them. It is a struct instead
-//! of a table of columns, since every request has a line, and most of the fields are left out of most lines.
+//! The line of a request in the log: its fields, a projection of the request record, written as one JSON object. It is written
+//! member by member instead of by a table of columns, since every request has a line, and most of the fields are left out
+//! of most lines.
 
-use super::line::{MAX_ITEMS, MAX_VALUE_CHARS};
+use super::bounded;
+use super::line::{MAX_ITEMS, MAX_VALUE_CHARS, USUAL_BYTES};
+use super::log::Level;
 use super::projection::Inclusion::{Always, IfAny, IfKnown};
-use super::projection::MemberValue::{self, Flag, Number, Text};
+use super::projection::MemberValue::{Flag, Number, Text};
 use super::projection::{Column, TextBounds, calls_of, known, word};
-use model::record::{JudgedCall, RequestRecord};
+use model::record::{JudgedCall, RequestRecord, Times, Tokens};
 use serde::Serialize;
-use std::borrow::Cow;
-use std::time::Duration;
+use std::io::Write as _;
+use std::time::{Duration, SystemTime};
 
 /// Ids of calls are shorter than other texts: those of providers have 40 characters at most.
 const BOUNDS: &TextBounds =
     &TextBounds { id_chars: 64, has_null: false, ..TextBounds::new(MAX_VALUE_CHARS, MAX_ITEMS) };
-
-/// The fields, in the order in which they are written. Fields without information are left out.
-#[derive(Serialize)]
-pub(super) struct RequestLine<'a> {
-    #[serde(skip_serializing_if = "is_nothing")]
-    conversation: Option<Cow<'a, str>>,
-    #[serde(skip_serializing_if = "is_nothing")]
-    caller: Option<&'a str>,
-    #[serde(skip_serializing_if = "is_nothing")]
-    model: Option<Cow<'a, str>>,
-    #[serde(skip_serializing_if = "is_nothing")]
-    profile: Option<Cow<'a, str>>,
-    method: Cow<'a, str>,
-    path: Cow<'a, str>,
-    endpoint: &'static str,
-    route: &'static str,
-    mode: &'static str,
-    status: u16,
-    #[serde(skip_serializing_if = "is_nothing")]
-    error: Option<&'static str>,
-    #[serde(skip_serializing_if = "is_nothing")]
-    error_detail: Option<Cow<'a, str>>,
-    #[serde(skip_serializing_if = "is_nothing")]
-    client_gone: bool,
-    #[serde(skip_serializing_if = "is_nothing")]
-    streamed: bool,
-    #[serde(skip_serializing_if = "is_nothing")]
-    repeated: bool,
-    #[serde(skip_serializing_if = "is_nothing")]
-    ungoverned: Option<&'static str>,
-    #[serde(skip_serializing_if = "MemberValue::is_empty")]
-    actions: MemberValue<'a>,
-    #[serde(skip_serializing_if = "MemberValue::is_empty")]
-    tool_calls: MemberValue<'a>,
-    #[serde(skip_serializing_if = "MemberValue::is_empty")]
-    approvals: MemberValue<'a>,
-    #[serde(skip_serializing_if = "MemberValue::is_empty")]
-    results: MemberValue<'a>,
-    #[serde(skip_serializing_if = "MemberValue::is_empty")]
-    limits: MemberValue<'a>,
-    /// How many items of the lists above are not listed.
-    #[serde(skip_serializing_if = "MemberValue::is_empty")]
-    left_out: MemberValue<'a>,
-    #[serde(skip_serializing_if = "is_nothing")]
-    upstream_requests: u32,
-    #[serde(skip_serializing_if = "MemberValue::is_empty")]
-    upstream_request_ids: MemberValue<'a>,
-    #[serde(skip_serializing_if = "is_nothing")]
-    reasks: u32,
-    #[serde(skip_serializing_if = "is_nothing")]
-    lost_hidden_exchanges: u32,
-    #[serde(skip_serializing_if = "is_nothing")]
-    implausible_usage: bool,
-    #[serde(skip_serializing_if = "MemberValue::is_empty")]
-    fallbacks: MemberValue<'a>,
-    #[serde(skip_serializing_if = "MemberValue::is_empty")]
-    prefix_breaks: MemberValue<'a>,
-    #[serde(skip_serializing_if = "is_nothing")]
-    unjudged: &'a [&'static str],
-    #[serde(flatten)]
-    tokens: Tokens,
-    #[serde(flatten)]
-    start: StartTokens,
-    #[serde(skip_serializing_if = "is_nothing")]
-    context_touched: bool,
-    #[serde(skip_serializing_if = "is_nothing")]
-    held_out: bool,
-    request_bytes: u64,
-    reply_bytes: u64,
-    total_ms: f64,
-    overhead_ms: f64,
-    #[serde(skip_serializing_if = "is_nothing")]
-    upstream_ms: f64,
-    #[serde(skip_serializing_if = "is_nothing")]
-    first_byte_ms: Option<f64>,
-    #[serde(skip_serializing_if = "is_nothing")]
-    traceparent: Option<Cow<'a, str>>,
-}
-
-#[derive(Serialize)]
-struct Tokens {
-    #[serde(skip_serializing_if = "is_nothing")]
-    tokens_prompt: u64,
-    #[serde(skip_serializing_if = "is_nothing")]
-    tokens_cached: u64,
-    #[serde(skip_serializing_if = "is_nothing")]
-    tokens_cache_written: u64,
-    #[serde(skip_serializing_if = "is_nothing")]
-    tokens_completion: u64,
-    #[serde(skip_serializing_if = "is_nothing")]
-    tokens_reasoning: u64,
-    #[serde(skip_serializing_if = "is_nothing")]
-    tokens_saved: u64,
-    /// Estimated by the model's prices.
-    #[serde(skip_serializing_if = "is_nothing")]
-    cost_usd: Option<f64>,
-}
-
-/// What the first request of a conversation holds before anything was said, in estimated tokens.
-#[derive(Default, Serialize)]
-struct StartTokens {
-    #[serde(skip_serializing_if = "is_nothing")]
-    start_tokens: u64,
-    #[serde(skip_serializing_if = "is_nothing")]
-    start_tokens_system: u64,
-    #[serde(skip_serializing_if = "is_nothing")]
-    start_tokens_tools: u64,
-    /// How many tools it declares.
-    #[serde(skip_serializing_if = "is_nothing")]
-    start_tools: usize,
-}
 
 /// A call of the reply, with the policy whose text the model gets, or the first one that objected.
 const CALL: &[Column<JudgedCall>] = &[
@@ -138,85 +30,89 @@ const CALL: &[Column<JudgedCall>] = &[
     ("also", |call, bounds| bounds.further_decisions(call), IfAny),
 ];
 
-impl<'a> From<&'a RequestRecord> for RequestLine<'a> {
-    fn from(record: &'a RequestRecord) -> Self {
-        let limits = record.usage_of_limits.len();
-        let lengths = [record.actions.len(), record.judged.len(), record.results.len(), limits];
-        Self {
-            conversation: record.conversation.as_deref().map(text),
-            caller: record.caller.as_deref(),
-            model: record.model.as_deref().map(text),
-            profile: record.profile.as_deref().map(text),
-            method: text(&record.method),
-            path: text(&record.path),
-            endpoint: record.endpoint.as_str(),
-            route: record.route.as_str(),
-            mode: record.mode,
-            status: record.status,
-            error: record.error,
-            error_detail: record.error_detail.as_deref().map(text),
-            client_gone: record.client_gone,
-            streamed: record.streamed,
-            repeated: record.repeated,
-            ungoverned: record.ungoverned.or(record.partly_ungoverned),
-            actions: BOUNDS.actions(record.actions.iter()),
-            tool_calls: BOUNDS.calls(calls_of(record), CALL),
-            approvals: BOUNDS.approvals(record),
-            results: BOUNDS.results(record),
-            limits: BOUNDS.limits(record),
-            left_out: BOUNDS.left_out(&lengths),
-            upstream_requests: record.upstream_requests,
-            upstream_request_ids: BOUNDS.texts(record.upstream_request_ids.iter().map(|id| text(id))),
-            reasks: record.reasks,
-            lost_hidden_exchanges: record.lost_hidden_exchanges,
-            implausible_usage: record.implausible_usage,
-            fallbacks: BOUNDS.texts(record.fallbacks.iter().map(|retry| retry.as_str().into())),
-            prefix_breaks: BOUNDS.texts(record.prefix_breaks.iter().map(|cause| cause.as_str().into())),
-            unjudged: &record.unjudged,
-            tokens: Tokens::from(record),
-            start: StartTokens::from(record),
-            context_touched: record.context.touched,
-            held_out: record.context.held_out,
-            request_bytes: record.request_bytes,
-            reply_bytes: record.reply_bytes,
-            total_ms: millis(record.times.total),
-            overhead_ms: millis(record.times.overhead),
-            upstream_ms: millis(record.times.upstream),
-            first_byte_ms: record.times.first_byte.map(millis),
-            traceparent: record.traceparent.as_deref().map(text),
-        }
+/// The line of a request that ended `at` this time, without its end. Fields without information are left out.
+pub(super) fn request_line(record: &RequestRecord, level: Level, at: SystemTime) -> Vec<u8> {
+    let mut line = Members(Vec::with_capacity(USUAL_BYTES));
+    line.text("request_id", &record.request_id);
+    line.time("timestamp", at);
+    line.text("level", level.as_str());
+    line.text("message", "request");
+    line.text_if_known("conversation", record.conversation.as_deref());
+    line.text_if_known("caller", record.caller.as_deref());
+    line.text_if_known("model", record.model.as_deref());
+    line.text_if_known("profile", record.profile.as_deref());
+    line.text("method", &record.method);
+    line.text("path", &record.path);
+    line.text("endpoint", record.endpoint.as_str());
+    line.text("route", record.route.as_str());
+    line.text("mode", record.mode);
+    line.value("status", &record.status);
+    line.text_if_known("error", record.error);
+    line.text_if_known("error_detail", record.error_detail.as_deref());
+    line.if_any("client_gone", record.client_gone);
+    line.if_any("streamed", record.streamed);
+    line.if_any("repeated", record.repeated);
+    line.text_if_known("ungoverned", record.ungoverned.or(record.partly_ungoverned));
+    write_lists(&mut line, record);
+    line.if_any("upstream_requests", record.upstream_requests);
+    line.list("upstream_request_ids", &record.upstream_request_ids, |ids| {
+        BOUNDS.texts(ids.iter().map(|id| BOUNDS.text(id)))
+    });
+    line.if_any("reasks", record.reasks);
+    line.if_any("lost_hidden_exchanges", record.lost_hidden_exchanges);
+    line.if_any("implausible_usage", record.implausible_usage);
+    line.list("fallbacks", &record.fallbacks, |retries| {
+        BOUNDS.texts(retries.iter().map(|retry| retry.as_str().into()))
+    });
+    line.list("prefix_breaks", &record.prefix_breaks, |causes| {
+        BOUNDS.texts(causes.iter().map(|cause| cause.as_str().into()))
+    });
+    line.list("unjudged", &record.unjudged, |unjudged| unjudged);
+    write_tokens(&mut line, record);
+    line.if_any("context_touched", record.context.touched);
+    line.if_any("held_out", record.context.held_out);
+    line.value("request_bytes", &record.request_bytes);
+    line.value("reply_bytes", &record.reply_bytes);
+    let Times { total, upstream, first_byte, overhead } = record.times;
+    line.value("total_ms", &millis(total));
+    line.value("overhead_ms", &millis(overhead));
+    line.if_any("upstream_ms", millis(upstream));
+    line.if_known("first_byte_ms", first_byte.map(millis));
+    line.text_if_known("traceparent", record.traceparent.as_deref());
+    line.end()
+}
+
+fn write_lists(line: &mut Members, record: &RequestRecord) {
+    line.list("actions", &record.actions, |actions| BOUNDS.actions(actions.iter()));
+    line.list("tool_calls", &record.judged, |_| BOUNDS.calls(calls_of(record), CALL));
+    line.list("approvals", &record.approvals, |_| BOUNDS.approvals(record));
+    line.list("results", &record.results, |_| BOUNDS.results(record));
+    line.list("limits", &record.usage_of_limits, |_| BOUNDS.limits(record));
+    let limits = record.usage_of_limits.len();
+    let lengths = [record.actions.len(), record.judged.len(), record.results.len(), limits];
+    let left_out = BOUNDS.left_out(&lengths);
+    if !left_out.is_empty() {
+        line.value("left_out", &left_out);
     }
 }
 
-impl From<&RequestRecord> for Tokens {
-    fn from(record: &RequestRecord) -> Self {
-        let tokens = record.tokens;
-        Self {
-            tokens_prompt: tokens.prompt,
-            tokens_cached: tokens.cached,
-            tokens_cache_written: tokens.cache_written,
-            tokens_completion: tokens.completion,
-            tokens_reasoning: tokens.reasoning,
-            tokens_saved: tokens.saved,
-            cost_usd: record.cost.map(|nanodollars| nanodollars as f64 / 1e9),
-        }
+fn write_tokens(line: &mut Members, record: &RequestRecord) {
+    let Tokens { prompt, cached, cache_written, completion, reasoning, saved } = record.tokens;
+    line.if_any("tokens_prompt", prompt);
+    line.if_any("tokens_cached", cached);
+    line.if_any("tokens_cache_written", cache_written);
+    line.if_any("tokens_completion", completion);
+    line.if_any("tokens_reasoning", reasoning);
+    line.if_any("tokens_saved", saved);
+    // Estimated by the model's prices.
+    line.if_known("cost_usd", record.cost.map(|nanodollars| nanodollars as f64 / 1e9));
+    // What the first request of a conversation holds before anything was said, in estimated tokens.
+    if let Some(system) = record.system_tokens.filter(|_| !record.repeated) {
+        line.if_any("start_tokens", system + record.definition_tokens);
+        line.if_any("start_tokens_system", system);
+        line.if_any("start_tokens_tools", record.definition_tokens);
+        line.if_any("start_tools", record.declared_tools.len());
     }
-}
-
-impl From<&RequestRecord> for StartTokens {
-    fn from(record: &RequestRecord) -> Self {
-        let Some(system) = record.system_tokens.filter(|_| !record.repeated) else { return Self::default() };
-        Self {
-            start_tokens: system + record.definition_tokens,
-            start_tokens_system: system,
-            start_tokens_tools: record.definition_tokens,
-            start_tools: record.declared_tools.len(),
-        }
-    }
-}
-
-fn text(raw: &str) -> Cow<'_, str> {
-    BOUNDS.text(raw)
 }
 
 /// To the microsecond.
@@ -224,7 +120,72 @@ fn millis(time: Duration) -> f64 {
     time.as_micros() as f64 / 1000.0
 }
 
-/// Nothing, zero, false, or empty.
-fn is_nothing<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
+/// The members of a JSON object that have been written.
+struct Members(Vec<u8>);
+
+impl Members {
+    /// The whole object.
+    fn end(mut self) -> Vec<u8> {
+        self.0.push(b'}');
+        self.0
+    }
+
+    fn key(&mut self, key: &str) {
+        self.0.extend_from_slice(if self.0.is_empty() { b"{\"" } else { b",\"" });
+        self.0.extend_from_slice(key.as_bytes());
+        self.0.extend_from_slice(b"\":");
+    }
+
+    fn value(&mut self, key: &str, value: &impl Serialize) {
+        self.key(key);
+        // Writing fails only where a key is not text, and our keys are text.
+        let _ = serde_json::to_writer(&mut self.0, value);
+    }
+
+    /// A value that is not zero or false.
+    fn if_any<T: Serialize + Default + PartialEq>(&mut self, key: &str, value: T) {
+        if value != T::default() {
+            self.value(key, &value);
+        }
+    }
+
+    fn if_known(&mut self, key: &str, value: Option<impl Serialize>) {
+        if let Some(value) = value {
+            self.value(key, &value);
+        }
+    }
+
+    /// A text, bounded.
+    fn text(&mut self, key: &str, text: &str) {
+        // Nearly every text is shown as it is, and has nothing to escape.
+        let is_plain = |byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
+        if text.len() > MAX_VALUE_CHARS || !text.bytes().all(is_plain) {
+            return self.value(key, &bounded::text(text, MAX_VALUE_CHARS));
+        }
+        self.key(key);
+        self.0.push(b'"');
+        self.0.extend_from_slice(text.as_bytes());
+        self.0.push(b'"');
+    }
+
+    fn text_if_known(&mut self, key: &str, text: Option<&str>) {
+        if let Some(text) = text {
+            self.text(key, text);
+        }
+    }
+
+    fn time(&mut self, key: &str, at: SystemTime) {
+        self.key(key);
+        // A clock that was never set may be before the epoch, which cannot be written.
+        let at = humantime::format_rfc3339_micros(at.max(SystemTime::UNIX_EPOCH));
+        // Writing to memory does not fail.
+        let _ = write!(self.0, "\"{at}\"");
+    }
+
+    /// A list of `items`, if there are any, in the form that `value` gives them.
+    fn list<'a, T, V: Serialize>(&mut self, key: &str, items: &'a [T], value: impl FnOnce(&'a [T]) -> V) {
+        if !items.is_empty() {
+            self.value(key, &value(items));
+        }
+    }
 }
