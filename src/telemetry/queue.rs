@@ -142,8 +142,10 @@ impl<W: LineSink> Batches<W> {
     fn settle(&mut self) {
         if self.lines > 0 {
             let written = self.sink.write_lines(&self.batch).min(self.batch.len());
-            let whole = self.batch[..written].iter().filter(|byte| **byte == b'\n').count() as u64;
-            self.failed.fetch_add(self.lines.saturating_sub(whole), Ordering::Relaxed);
+            if written < self.batch.len() {
+                let whole = self.batch[..written].iter().filter(|byte| **byte == b'\n').count() as u64;
+                self.failed.fetch_add(self.lines.saturating_sub(whole), Ordering::Relaxed);
+            }
         }
         self.lines = 0;
         self.batch.clear();
