@@ -3,6 +3,7 @@
 
 use crate::secret::random_bytes;
 use hyper::http::{Extensions, HeaderName, HeaderValue, Request};
+use std::fmt::Write as _;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,10 +11,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(super) static REQUEST_ID: HeaderName = HeaderName::from_static("x-toolrein-request-id");
 /// The header by which clients and upstreams commonly name a request.
 pub(super) static COMMON_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// Of a number of 64 bits.
+const MOST_DIGITS: usize = 20;
 /// The longest id of a client's that is kept.
 const MAX_BYTES: usize = 128;
-/// Distinguishes the ids of this process from those of others, in hexadecimal.
-static PROCESS: LazyLock<String> = LazyLock::new(|| format!("{:08x}", u32::from_be_bytes(random_bytes())));
+/// What the ids of this process begin with. A number in hexadecimal distinguishes them from those of others.
+static PREFIX: LazyLock<String> = LazyLock::new(|| format!("tr-{:08x}-", u32::from_be_bytes(random_bytes())));
 
 /// The id of a request, kept with it as an extension: among its headers it would have to be taken out again before they
 /// are sent on, and that builds the whole map anew.
@@ -42,10 +45,13 @@ fn is_kept(id: &HeaderValue) -> bool {
     (1..=MAX_BYTES).contains(&id.len()) && id.as_bytes().iter().all(is_of_id)
 }
 
-/// An id for a request without one: `tr-`, the process, and the request's number in it.
+/// An id for a request without one: the process, and the request's number in it.
 fn new_id() -> HeaderValue {
     static NEXT: AtomicU64 = AtomicU64::new(1);
-    let id = format!("tr-{}-{}", *PROCESS, NEXT.fetch_add(1, Ordering::Relaxed));
+    let mut id = String::with_capacity(PREFIX.len() + MOST_DIGITS);
+    id.push_str(&PREFIX);
+    // Writing to memory does not fail.
+    let _ = write!(id, "{}", NEXT.fetch_add(1, Ordering::Relaxed));
     HeaderValue::try_from(id).unwrap_or_else(|_| HeaderValue::from_static("tr"))
 }
 

@@ -29,34 +29,34 @@ pub enum Endpoint {
 impl Endpoint {
     /// The endpoint that `path` names.
     pub fn of(path: &str) -> Self {
-        let mut segments = path.rsplit('/').filter(|segment| !segment.is_empty());
+        let mut segments = path.as_bytes().rsplit(|byte| *byte == b'/').filter(|segment| !segment.is_empty());
         let [last, parent, above] = std::array::from_fn(|_| segments.next().unwrap_or_default());
         match (above, parent, last) {
-            (_, "chat", "completions") => Self::ChatCompletions,
-            (_, _, "completions") => Self::Completions,
+            (_, b"chat", b"completions") => Self::ChatCompletions,
+            (_, _, b"completions") => Self::Completions,
             // The messages of a thread belong to another API.
-            ("threads", _, "messages") => Self::Other,
-            (_, _, "messages") => Self::Messages,
-            (_, "messages", "count_tokens") => Self::CountTokens,
-            ("model", _, "invoke" | "invoke-with-response-stream" | "converse" | "converse-stream") => {
+            (b"threads", _, b"messages") => Self::Other,
+            (_, _, b"messages") => Self::Messages,
+            (_, b"messages", b"count_tokens") => Self::CountTokens,
+            (b"model", _, b"invoke" | b"invoke-with-response-stream" | b"converse" | b"converse-stream") => {
                 Self::Bedrock
             }
-            _ => path.split('/').find_map(Self::by_segment).unwrap_or_default(),
+            _ => path.as_bytes().split(|byte| *byte == b'/').find_map(Self::by_segment).unwrap_or_default(),
         }
     }
 
     /// Endpoints with subpaths, such as one model or one response.
-    fn by_segment(segment: &str) -> Option<Self> {
+    fn by_segment(segment: &[u8]) -> Option<Self> {
         Some(match segment {
-            "responses" => Self::Responses,
-            "embeddings" => Self::Embeddings,
-            "models" => Self::Models,
-            "images" => Self::Images,
-            "audio" => Self::Audio,
-            "moderations" => Self::Moderations,
-            "files" => Self::Files,
-            "batches" => Self::Batches,
-            "realtime" => Self::Realtime,
+            b"responses" => Self::Responses,
+            b"embeddings" => Self::Embeddings,
+            b"models" => Self::Models,
+            b"images" => Self::Images,
+            b"audio" => Self::Audio,
+            b"moderations" => Self::Moderations,
+            b"files" => Self::Files,
+            b"batches" => Self::Batches,
+            b"realtime" => Self::Realtime,
             _ => return None,
         })
     }
@@ -85,7 +85,7 @@ impl Endpoint {
 
 /// A path up to the first `;` or `%`, after which some clients put parameters, and so credentials.
 pub fn shown(path: &str) -> Cow<'_, str> {
-    match path.find([';', '%']) {
+    match path.bytes().position(|byte| matches!(byte, b';' | b'%')) {
         Some(end) => Cow::Owned(format!("{}…", &path[..end])),
         None => Cow::Borrowed(path),
     }
