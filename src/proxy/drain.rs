@@ -3,6 +3,7 @@
 //! It notifies every accept loop, connection and stream that the shutdown has started, and knows when the last of them
 //! is done or the time is over. It closes nothing itself, and does not listen for signals.
 
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -11,7 +12,10 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 /// A cheap handle on the one drain of the process.
 #[derive(Clone, Debug, Default)]
-pub struct Drain {
+pub struct Drain(Arc<State>);
+
+#[derive(Debug, Default)]
+struct State {
     started: CancellationToken,
     /// Open connections are to be cut.
     over: CancellationToken,
@@ -26,46 +30,46 @@ impl Drain {
 
     /// Starts the drain: no new connections, and idle ones are closed. Has no effect the second time.
     pub fn begin(&self) {
-        self.open.close();
-        self.started.cancel();
+        self.0.open.close();
+        self.0.started.cancel();
     }
 
     /// Whether the drain has started.
     pub fn is_started(&self) -> bool {
-        self.started.is_cancelled()
+        self.0.started.is_cancelled()
     }
 
     /// Returns once the drain has started.
     pub async fn started(&self) {
-        self.started.cancelled().await;
+        self.0.started.cancelled().await;
     }
 
     /// Ends the drain early: connections are to be cut. Also starts a drain that has not started, so that waiting for
     /// the start is enough.
     pub fn cut(&self) {
         self.begin();
-        self.over.cancel();
+        self.0.over.cancel();
     }
 
     /// Returns once connections are to be cut.
     pub async fn over(&self) {
-        self.over.cancelled().await;
+        self.0.over.cancelled().await;
     }
 
     /// Counts one more connection, stream or task, until the guard is dropped.
     pub fn guard(&self) -> TaskTrackerToken {
-        self.open.token()
+        self.0.open.token()
     }
 
     /// How many guards are held.
     pub fn open(&self) -> usize {
-        self.open.len()
+        self.0.open.len()
     }
 
     /// Waits until the drain has started and no guard is held. `false` if that took longer than `within`, counted from
     /// the call.
     pub async fn finished(&self, within: Duration) -> bool {
-        timeout(within, self.open.wait()).await.is_ok()
+        timeout(within, self.0.open.wait()).await.is_ok()
     }
 }
 

@@ -81,10 +81,12 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use hyper_util::server::conn::auto;
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -424,7 +426,11 @@ impl<S: Service> Connection<S> {
     {
         let mut connection = pin!(connection);
         let mut closing = pin!(closing);
-        let (mut draining, mut has_asked) = (false, false);
+        let mut late = poll_fn(|context| match activity.has_request() {
+            true => Poll::Pending,
+            false => first_within.as_mut().poll(context),
+        });
+        let mut draining = false;
         loop {
             tokio::select! {
                 biased;
@@ -439,12 +445,7 @@ impl<S: Service> Connection<S> {
                     end(connection.as_mut());
                     draining = true;
                 }
-                () = &mut first_within, if !has_asked => {
-                    has_asked = activity.has_request();
-                    if !has_asked {
-                        return;
-                    }
-                }
+                () = &mut late => return,
             }
         }
     }
