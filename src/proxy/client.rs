@@ -65,8 +65,9 @@ pub(super) struct FirstByte {
     pub(super) upload: Option<Arc<UploadClock>>,
 }
 
-/// A client that connects by `connector`; `http2`: HTTP/2 is spoken without negotiation.
-pub(super) fn client(connector: Connector, http2: bool, keep: Keep) -> UpstreamClient {
+/// A client that connects by `connector`; `http2`: HTTP/2 is spoken without negotiation; `has_host`: every request has a
+/// `host` already.
+pub(super) fn client(connector: Connector, http2: bool, has_host: bool, keep: Keep) -> UpstreamClient {
     let mut builder = Client::builder(TokioExecutor::new());
     builder
         // `upstream` retries a request on a stale connection, once.
@@ -74,6 +75,7 @@ pub(super) fn client(connector: Connector, http2: bool, keep: Keep) -> UpstreamC
         .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(IDLE)
+        .set_host(!has_host)
         .http2_only(http2)
         .http2_initial_stream_window_size(STREAM_WINDOW)
         .http2_initial_connection_window_size(CONNECTION_WINDOW)
@@ -86,20 +88,24 @@ pub(super) fn client(connector: Connector, http2: bool, keep: Keep) -> UpstreamC
     builder.build(connector)
 }
 
-/// Sends a request and waits for the head of the response. Dropping the future closes or resets what it has opened.
-pub(super) async fn send(
+/// Sends a request and waits for the head of the response. Dropping the future closes or resets what it has opened. Not
+/// an async function, whose future would reserve room for the request.
+pub(super) fn send(
     client: &UpstreamClient,
     mut request: Request<UpBody>,
     first_byte: FirstByte,
-) -> Result<Response<Incoming>, SendError> {
+) -> impl Future<Output = Result<Response<Incoming>, SendError>> + Send + use<> {
     let hints = Hints::of(&mut request);
     let connection = capture_connection(&mut request);
-    tokio::select! {
-        biased;
-        response = client.request(request) => response.map_err(SendError::Client),
-        () = hints.too_many() => Err(SendError::Hints),
-        () = ended(connection) => Err(SendError::Left),
-        () = first_byte.over() => Err(SendError::Timeout),
+    let response = client.request(request);
+    async move {
+        tokio::select! {
+            biased;
+            response = response => response.map_err(SendError::Client),
+            () = hints.too_many() => Err(SendError::Hints),
+            () = ended(connection) => Err(SendError::Left),
+            () = first_byte.over() => Err(SendError::Timeout),
+        }
     }
 }
 
@@ -117,13 +123,19 @@ async fn ended(mut connection: CaptureConnection) {
 impl FirstByte {
     /// Returns when the time is over. An upload extends it.
     async fn over(&self) {
+        let mut end = self.end();
         loop {
-            let last = self.upload.as_ref().and_then(|upload| upload.last());
-            let end = last.map_or(self.began, |last| last.max(self.began)) + self.within;
-            if end <= Instant::now() {
+            sleep_until(end).await;
+            let last = std::mem::replace(&mut end, self.end());
+            if end <= last {
                 return;
             }
-            sleep_until(end).await;
         }
+    }
+
+    /// When the time is over, as far as the upload has come.
+    fn end(&self) -> Instant {
+        let last = self.upload.as_ref().and_then(|upload| upload.last());
+        last.map_or(self.began, |last| last.max(self.began)) + self.within
     }
 }

@@ -10,6 +10,7 @@ use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
 use hyper_util::client::proxy::matcher::Intercept;
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -32,10 +33,14 @@ pub(super) enum Offer {
     Http1And2,
 }
 
-/// Makes connections.
+/// Makes connections to one address. Cheap to clone and small, since hyper-util does both with every request.
 #[derive(Clone)]
-pub(super) struct Connector {
+pub(super) struct Connector(Arc<Destination>);
+
+/// Where a connector connects to, and how.
+struct Destination {
     inner: HttpsConnector<Route>,
+    address: Uri,
     within: Duration,
 }
 
@@ -66,8 +71,14 @@ struct State {
 }
 
 impl Connector {
-    /// Connects within this time, through `proxy` where there is one.
-    pub(super) fn new(tls: ClientConfig, offer: Offer, within: Duration, proxy: Option<&Intercept>) -> Self {
+    /// Connects to `address` within this time, through `proxy` where there is one.
+    pub(super) fn new(
+        address: Uri,
+        tls: ClientConfig,
+        offer: Offer,
+        within: Duration,
+        proxy: Option<&Intercept>,
+    ) -> Self {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
@@ -83,7 +94,7 @@ impl Connector {
             Offer::Http1 => builder(tls).wrap_connector(route),
             Offer::Http1And2 => builder(tls).enable_http2().wrap_connector(route),
         };
-        Self { inner, within }
+        Self(Arc::new(Destination { inner, address, within }))
     }
 }
 
@@ -92,15 +103,21 @@ impl Service<Uri> for Connector {
     type Error = BoxError;
     type Future = Pin<Box<dyn Future<Output = Result<Conn, BoxError>> + Send>>;
 
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        self.inner.poll_ready(context)
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, address: Uri) -> Self::Future {
-        let connecting = tokio::time::timeout(self.within, self.inner.call(address));
-        let timeout = ConnectTimeout(self.within);
+    /// Requests may name the address in short.
+    fn call(&mut self, _: Uri) -> Self::Future {
+        let to = Arc::clone(&self.0);
         Box::pin(async move {
-            let stream = connecting.await.map_err(|_| timeout)??;
+            let mut inner = to.inner.clone();
+            let connecting = async {
+                poll_fn(|context| inner.poll_ready(context)).await?;
+                inner.call(to.address.clone()).await
+            };
+            let connected = tokio::time::timeout(to.within, connecting).await;
+            let stream = connected.map_err(|_| ConnectTimeout(to.within))??;
             let note = Note::default();
             let ended = note.0.ended.clone().drop_guard();
             Ok(TokioIo::new(Noted { stream: TokioIo::new(stream), note, _ended: ended }))

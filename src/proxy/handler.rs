@@ -273,16 +273,15 @@ impl AppState {
     ) -> ResponseFuture {
         let record = self.begin_relay(&request, endpoint);
         // Only an upgrade or a POST request can make a model answer.
-        let may_be_answered = is_upgrade(&request) || headers::is_post(&request);
+        let may_be_answered = headers::is_post(&request) || is_upgrade(&request);
         if may_be_answered && self.config.mode != Mode::Off {
             ungoverned::warn_once(record.data.endpoint, &record.data.path);
         }
         // Shared with the body, which outlives this call. A std mutex: held for assignments alone.
         let record = Arc::new(Mutex::new(record));
-        let idle = self.config.upstream.idle_timeout;
-        let response = relay::relay(request, &self.upstream, idle, Arc::clone(&record));
         Box::pin(async move {
-            let response = response.await;
+            let idle = self.config.upstream.idle_timeout;
+            let response = relay::relay(request, &self.upstream, idle, Arc::clone(&record)).await;
             let mut record = record.lock().unwrap_or_else(PoisonError::into_inner);
             record.upstream_time();
             record.data.status = response.status().as_u16();

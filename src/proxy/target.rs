@@ -15,6 +15,8 @@ const PREFIX: &str = "/v1";
 pub(super) struct Base {
     scheme: Scheme,
     authority: Authority,
+    /// The authority in the URLs of requests.
+    written: Authority,
     /// Without a trailing slash; empty for the root.
     path: String,
     host: HeaderValue,
@@ -38,7 +40,13 @@ impl Base {
         }
         let host = HeaderValue::from_str(authority.as_str()).map_err(|_| "its host is no valid header")?;
         let path = url.path().trim_end_matches('/').to_owned();
-        Ok(Self { scheme, authority, path, host })
+        Ok(Self { scheme, written: authority.clone(), authority, path, host })
+    }
+
+    /// Writes one letter for the authority into the URLs of requests: for a client that knows the address, hashes and
+    /// compares the authority with every request, and sends it to nobody.
+    pub(super) fn with_short_urls(self) -> Self {
+        Self { written: Authority::from_static("u"), ..self }
     }
 
     pub(super) fn is_https(&self) -> bool {
@@ -55,11 +63,11 @@ impl Base {
         self.host.clone()
     }
 
-    /// The URL of a path at the upstream.
+    /// The URL of a path at the upstream, for a request.
     pub(super) fn url(&self, path: PathAndQuery) -> Uri {
         let mut parts = hyper::http::uri::Parts::default();
         parts.scheme = Some(self.scheme.clone());
-        parts.authority = Some(self.authority.clone());
+        parts.authority = Some(self.written.clone());
         parts.path_and_query = Some(path);
         // All three parts are there, so this does not fail.
         Uri::from_parts(parts).unwrap_or_default()
@@ -146,6 +154,14 @@ mod tests {
         }
         let base = Base::new(&"http://h/v1".parse().unwrap()).unwrap();
         assert_eq!(base.target(&"*".parse().unwrap()).unwrap(), "*");
+    }
+
+    #[test]
+    fn short_urls_change_neither_the_path_nor_the_name() {
+        let base = Base::new(&"http://h:8080/api".parse().unwrap()).unwrap().with_short_urls();
+        let url = base.url(base.target(&"/v1/models?a=b".parse().unwrap()).unwrap());
+        assert_eq!((url.to_string().as_str(), base.name()), ("http://u/api/models?a=b", "h:8080"));
+        assert_eq!(base.host(), "h:8080");
     }
 
     #[test]

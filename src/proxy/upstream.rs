@@ -110,16 +110,19 @@ impl Upstream {
         let tls = if needs_roots { tls::client_config(ca_file.as_deref())? } else { tls::no_trust() };
         let base_is_https = base.is_https();
         let prior_knowledge = http2 && !base_is_https;
-        let either = Connector::new(tls.clone(), Offer::Http1And2, connect, proxy.as_ref());
-        let http1 = Connector::new(tls, Offer::Http1, connect, proxy.as_ref());
+        let is_http1 = !http2 && !base_is_https;
+        let connector = |tls, offer| Connector::new(url.clone(), tls, offer, connect, proxy.as_ref());
+        let (either, http1) = (connector(tls.clone(), Offer::Http1And2), connector(tls, Offer::Http1));
+        // A forward proxy and a server of HTTP/2 read the authority.
+        let base = if is_http1 && proxy.is_none() { base.with_short_urls() } else { base };
         Ok(Self {
-            pooled: client::client(either.clone(), prior_knowledge, Keep::All),
-            fresh: client::client(either, prior_knowledge, Keep::None),
-            upgrades: client::client(http1, false, Keep::None),
+            pooled: client::client(either.clone(), prior_knowledge, is_http1, Keep::All),
+            fresh: client::client(either, prior_knowledge, is_http1, Keep::None),
+            upgrades: client::client(http1, false, is_http1, Keep::None),
             base,
             first_byte,
             idle,
-            is_http1: !http2 && !base_is_https,
+            is_http1,
             key,
             proxy: proxy_address,
         })
@@ -162,12 +165,12 @@ impl Upstream {
     }
 
     /// Sends what [`prepare`](Self::prepare) made of a request.
-    pub(super) async fn send_prepared(
+    pub(super) fn send_prepared(
         &self,
         prepared: Result<Request<UpBody>, ProxyError>,
-    ) -> Result<Response<Incoming>, ProxyError> {
-        let response = self.exchange(&self.pooled, prepared?).await?;
-        self.still_http(response)
+    ) -> impl Future<Output = Result<Response<Incoming>, ProxyError>> + Send {
+        let sent = prepared.map(|request| self.exchange(&self.pooled, request));
+        async move { self.still_http(sent?.await?) }
     }
 
     /// As [`send`](Self::send), with a request that the caller makes, again for a retry: cheaper than a copy of every
@@ -182,7 +185,8 @@ impl Upstream {
             && failure.stale
             && started.elapsed() < STALE_WITHIN
         {
-            sent = self.attempt_again(self.prepare(make())?).await;
+            // In a box, as it is rare, so that no request reserves room for it.
+            sent = Box::pin(self.attempt_again(self.prepare(make())?)).await;
         }
         self.still_http(sent.map_err(|failure| failure.error)?)
     }
@@ -231,22 +235,27 @@ impl Upstream {
         Ok(Request::from_parts(parts, body))
     }
 
-    async fn exchange(
+    // As with [`client::send`], no future of these reserves room for the request.
+    fn exchange(
         &self,
         client: &UpstreamClient,
         request: Request<UpBody>,
-    ) -> Result<Response<Incoming>, ProxyError> {
-        let again = copy(&request);
+    ) -> impl Future<Output = Result<Response<Incoming>, ProxyError>> + Send {
+        let again = copy(&request).map(Box::new);
         let started = Instant::now();
-        let failure = match self.attempt(client, request, started).await {
-            Ok(response) => return Ok(response),
-            Err(failure) => failure,
-        };
-        match again {
-            Some(again) if failure.stale && started.elapsed() < STALE_WITHIN => {
-                self.attempt_again(again).await.map_err(|failure| failure.error)
+        let sent = self.attempt(client, request, started);
+        async move {
+            let failure = match sent.await {
+                Ok(response) => return Ok(response),
+                Err(failure) => failure,
+            };
+            match again {
+                Some(again) if failure.stale && started.elapsed() < STALE_WITHIN => {
+                    // In a box, as it is rare, so that no request reserves room for it.
+                    Box::pin(self.attempt_again(*again)).await.map_err(|failure| failure.error)
+                }
+                _ => Err(failure.error),
             }
-            _ => Err(failure.error),
         }
     }
 
@@ -257,28 +266,27 @@ impl Upstream {
         Ok(response)
     }
 
-    async fn attempt(
+    fn attempt(
         &self,
         client: &UpstreamClient,
         request: Request<UpBody>,
         began: Instant,
-    ) -> Result<Response<Incoming>, Failure> {
+    ) -> impl Future<Output = Result<Response<Incoming>, Failure>> + Send {
         let first_byte = FirstByte { began, within: self.first_byte, upload: request.body().upload_clock() };
-        match client::send(client, request, first_byte).await {
-            Ok(mut response) => {
-                Note::taken_from(response.extensions_mut()).mark_served();
-                let is_framed = |name| response.headers().contains_key(name);
-                if response.version() < Version::HTTP_2
-                    && !is_framed(CONTENT_LENGTH)
-                    && !is_framed(TRANSFER_ENCODING)
-                {
-                    response.extensions_mut().insert(EndsByClosing);
-                }
-                // To the client the version is the client's, whatever the upstream spoke.
-                *response.version_mut() = Version::HTTP_11;
-                Ok(response)
+        let sent = client::send(client, request, first_byte);
+        async move {
+            let mut response = sent.await.map_err(|error| self.failure(&error))?;
+            Note::taken_from(response.extensions_mut()).mark_served();
+            let is_framed = |name| response.headers().contains_key(name);
+            if response.version() < Version::HTTP_2
+                && !is_framed(CONTENT_LENGTH)
+                && !is_framed(TRANSFER_ENCODING)
+            {
+                response.extensions_mut().insert(EndsByClosing);
             }
-            Err(error) => Err(self.failure(&error)),
+            // To the client the version is the client's, whatever the upstream spoke.
+            *response.version_mut() = Version::HTTP_11;
+            Ok(response)
         }
     }
 
