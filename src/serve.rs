@@ -113,7 +113,7 @@ impl Services {
             upstream: Arc::new(upstream),
             store,
             memo,
-            telemetry,
+            telemetry: Arc::new(telemetry),
             keepers,
             key,
             held,

@@ -13,14 +13,14 @@ use memchr::memmem::find;
 use std::borrow::Cow;
 
 /// Headers that carry a key: OpenAI's form, Azure's, Anthropic's, Google's, Azure API Management's, Kong's, LiteLLM's.
-pub(super) static NAMES: [HeaderName; 7] = [
-    AUTHORIZATION,
-    HeaderName::from_static("api-key"),
-    HeaderName::from_static("x-api-key"),
-    HeaderName::from_static("x-goog-api-key"),
-    HeaderName::from_static("ocp-apim-subscription-key"),
-    HeaderName::from_static("apikey"),
-    HeaderName::from_static("x-litellm-api-key"),
+const NAMES: [&str; 7] = [
+    "authorization",
+    "api-key",
+    "x-api-key",
+    "x-goog-api-key",
+    "ocp-apim-subscription-key",
+    "apikey",
+    "x-litellm-api-key",
 ];
 /// Query parameters that carry one, besides those with the headers' names; `_` and `-` are equal.
 const PARAMETERS: [&str; 4] = ["key", "access-token", "token", "subscription-key"];
@@ -145,7 +145,7 @@ impl<'a> Credentials<'a> {
 
 /// Whether a header of this name carries a key. `_` equals `-`: CGI and WSGI do not distinguish them.
 pub(super) fn carries(name: &[u8]) -> bool {
-    NAMES.iter().any(|known| is_alike(name, known.as_str()))
+    NAMES.iter().any(|known| is_alike(name, known))
 }
 
 fn is_parameter(name: &[u8]) -> bool {

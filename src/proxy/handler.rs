@@ -58,7 +58,7 @@ pub struct AppState {
     pub memo: Arc<dyn Memo>,
     /// The bound on the memory of all bodies.
     pub memory: BodyMemory,
-    pub telemetry: Telemetry,
+    pub telemetry: Arc<Telemetry>,
     pub keepers: Keepers,
     pub key: HashKey,
     /// Calls that wait for a person's approval.

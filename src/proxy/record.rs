@@ -12,6 +12,7 @@ use crate::telemetry::spans::{Spans, Trace};
 use engine::text_agents::CALLS_AS_TEXT;
 use hyper::http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use model::record::{Endpoint, Published, RequestRecord, Route, Times, actions_header, shown};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Headers of traces. Parsed names: a look-up costs a third.
@@ -30,7 +31,7 @@ const MAX_HEADER_BYTES: usize = 128;
 pub(crate) struct Record {
     /// Boxed, since it is large and is moved often.
     pub(crate) data: Box<RequestRecord>,
-    telemetry: Telemetry,
+    telemetry: Arc<Telemetry>,
     started: Instant,
     /// When the current section of the request's time began.
     section_start: Instant,
@@ -45,7 +46,7 @@ pub(crate) struct Record {
 impl Record {
     /// The record of the request with these `headers` and `extensions`, which hold its id.
     pub(crate) fn begin(
-        telemetry: &Telemetry,
+        telemetry: &Arc<Telemetry>,
         route: Route,
         headers: &HeaderMap,
         extensions: &Extensions,
@@ -61,7 +62,7 @@ impl Record {
         let started = Instant::now();
         Self {
             data,
-            telemetry: telemetry.clone(),
+            telemetry: Arc::clone(telemetry),
             started,
             section_start: started,
             ended: false,

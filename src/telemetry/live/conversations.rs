@@ -321,6 +321,9 @@ fn millis(time: Duration) -> u64 {
 
 /// Keeps the `newest` text, where there is one.
 fn replace(kept: &mut Option<String>, newest: Option<&str>) {
+    if kept.as_deref() == newest {
+        return;
+    }
     let newest = newest.map(|text| BOUNDS.text(text));
     if newest.is_some() && kept.as_deref() != newest.as_deref() {
         *kept = newest.map(Cow::into_owned);
