@@ -47,7 +47,7 @@ fn main() {
         [program, "chain"] => print!("{}", runtime.block_on(table::chain(program))),
         [_, "page", file, page] => {
             let recorded = fs::read_to_string(file).unwrap();
-            write_between(Path::new(page), COUNTS, &instructions::documented(&recorded));
+            write_between(Path::new(page), COUNTS, &instructions::markdown(&recorded));
         }
         [program, "instructions", ref rest @ ..] => {
             let (row, kept) = (rest.get(1).copied(), rest.get(2).map(Path::new));
@@ -59,7 +59,7 @@ fn main() {
             let recorded = fs::read_to_string(file).unwrap();
             let wrong = runtime.block_on(instructions::compared(program, &recorded));
             if !wrong.is_empty() {
-                eprintln!("{} things are wrong:\n{}", wrong.len(), wrong.join("\n"));
+                eprintln!("above what {file} states or above a bound:\n{}", wrong.join("\n"));
                 std::process::exit(1);
             }
         }

@@ -83,7 +83,7 @@ const KB: usize = 1 << 10;
 const OFF: Option<&str> = Some("off");
 const ENFORCE: Option<&str> = Some("enforce");
 
-const CASES: [Case; 31] = [
+const CASES: [Case; 33] = [
     case("hyper alone 1 KB", None, (KB, 0), 200),
     Case { is_stream: true, ..case("hyper alone stream, per chunk", None, (KB, 0), 4) },
     case("relayed 1 KB", OFF, (KB, 0), 200),
@@ -131,6 +131,12 @@ const CASES: [Case; 31] = [
     Case { long: Some((TIGHT, 0)), ..case("60 KB result, new, cut + notice", ENFORCE, (0, 0), 100) },
     Case { long: Some((WIDE, 1)), ..case("60 KB result", ENFORCE, (0, 0), 100) },
     Case { long: Some((TIGHT, 1)), ..case("60 KB result, cut + notice", ENFORCE, (0, 0), 100) },
+    Case { api: Messages, long: Some((WIDE, 1)), ..case("Messages 60 KB result", ENFORCE, (0, 0), 100) },
+    Case {
+        api: Messages,
+        long: Some((TIGHT, 1)),
+        ..case("Messages 60 KB result, cut + notice", ENFORCE, (0, 0), 100)
+    },
 ];
 
 /// The table as text; `only` selects rows by a part of their name. Where `kept` names a folder, the profiles stay
@@ -159,6 +165,8 @@ pub async fn of_row(program: &str, name: &str) -> f64 {
 /// hyper alone are left out: they count this program, not `program`.
 pub async fn compared(program: &str, recorded: &str) -> Vec<String> {
     let upstream = upstream::start().await;
+    let is_row = |name: &str| CASES.iter().any(|case| case.name == name);
+    assert!(bounds::INSTRUCTIONS.iter().all(|(name, _)| is_row(name)), "a bound of no row");
     let mut wrong = Vec::new();
     println!("{:<38}{:>12}{:>12}{:>12}", "instructions", "bound", "recorded", "now");
     for case in CASES.iter().filter(|case| case.mode.is_some()) {
@@ -179,7 +187,7 @@ pub async fn compared(program: &str, recorded: &str) -> Vec<String> {
 }
 
 /// The table of `text`, a table of [`counted`], as Markdown with the bounds.
-pub fn documented(text: &str) -> String {
+pub fn markdown(text: &str) -> String {
     let mut out = "| | bound | instructions | |\n|---|--:|--:|---|\n".to_owned();
     for case in &CASES {
         let Some(count) = recorded_count(text, case.name) else { continue };

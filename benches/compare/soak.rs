@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 const STREAMS: usize = 1_000;
 /// Idle streams, and the memory that they may take. With two descriptors each they fit into 20,000.
 const IDLE: usize = 9_900;
-/// The aim for 10,000 of them, see docs/performance.md.
+/// Less than the bound of `make bench` leaves for 10,000 of them.
 const MOST_IDLE_MB: f64 = 400.0;
 /// By how much the memory of the second half may exceed that of the first.
 const MOST_GROWTH: f64 = 1.15;

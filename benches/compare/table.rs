@@ -15,7 +15,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Interleaved rounds of requests whose processor time is measured; a figure is their median.
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 9;
 /// Connections that are busy at once.
 const CONNECTIONS: usize = 8;
 /// Streams that are open at once. With two descriptors each they fit into 20,000.
@@ -37,10 +37,10 @@ struct Size {
 }
 
 const SIZES: [Size; 4] = [
-    Size { name: "1 KB", bytes: 1 << 10, results: 0, requests: 2000, rate: 200 },
-    Size { name: "32 KB", bytes: 32 << 10, results: 10, requests: 1000, rate: 200 },
-    Size { name: "256 KB", bytes: 256 << 10, results: 60, requests: 320, rate: 100 },
-    Size { name: "1 MB", bytes: 1 << 20, results: 200, requests: 120, rate: 50 },
+    Size { name: "1 KB", bytes: 1 << 10, results: 0, requests: 800, rate: 200 },
+    Size { name: "32 KB", bytes: 32 << 10, results: 10, requests: 640, rate: 200 },
+    Size { name: "256 KB", bytes: 256 << 10, results: 60, requests: 200, rate: 100 },
+    Size { name: "1 MB", bytes: 1 << 20, results: 200, requests: 80, rate: 50 },
 ];
 
 /// A row of the table.
@@ -127,37 +127,35 @@ pub async fn measured(program: &str) -> String {
     tokio::spawn(stay_awake());
     bench.requests_and_streams().await;
     bench.acting().await;
-    bench.recorded().await;
-    bench.rows.push(Row::without("32 KB, events read", "instructions", per[0], per[1]));
-    bench.rows.push(Row::without("32 KB, traced", "instructions", per[0], per[2]));
+    bench.recorder().await;
+    bench.push(Row::without("32 KB, events read", "instructions", per[0], per[1]));
+    bench.push(Row::without("32 KB, traced", "instructions", per[0], per[2]));
     bench.footprint().await;
-    bench.rows.push(Row::alone("memory of 1,000,000 known calls", "MB", known_calls));
-    let rows = bench.rows;
+    bench.push(Row::alone("memory of 1,000,000 known calls", "MB", known_calls));
     let minutes = started.elapsed().as_secs_f64() / 60.0;
-    let mut out = format!(
-        "{}\n\n| | bound | toolrein | hyper alone | compared with | |\n|---|--:|--:|--:|--:|---|\n",
-        machine(minutes)
-    );
-    out.extend(rows.iter().map(Row::markdown));
+    // The others come last.
+    bench.rows.sort_by_key(|row| bounds::of(&row.name).is_none());
+    let head = "| | bound | toolrein | hyper alone | compared with | |\n|---|--:|--:|--:|--:|---|";
+    let rows: String = bench.rows.iter().map(Row::markdown).collect();
+    format!("{}\n\n{head}\n{rows}\n{}\n", machine(minutes), summary(&bench.rows))
+}
+
+/// Which bounds are missed, in one line.
+fn summary(rows: &[Row]) -> String {
     let bounded = rows.iter().filter(|row| bounds::of(&row.name).is_some()).count();
     let of = |verdict: &str| -> Vec<&str> {
         rows.iter().filter(|row| row.verdict() == verdict).map(|row| &*row.name).collect()
     };
     let (missed, out_of_reach) = (of("missed"), of("hyper alone misses it too"));
-    let _ = match missed.len() + out_of_reach.len() {
-        0 => writeln!(out, "\nEvery one of {bounded} bounds is kept."),
-        count => writeln!(
-            out,
-            "\n{count} of {bounded} bounds missed: {}. Of hyper alone too: {}.",
-            listed(&missed),
-            listed(&out_of_reach)
+    let list = |names: Vec<&str>| if names.is_empty() { "none".to_owned() } else { names.join("; ") };
+    match missed.len() + out_of_reach.len() {
+        0 => format!("Each of {bounded} bounds is kept."),
+        count => format!(
+            "{count} of {bounded} bounds missed: {}. By hyper alone too: {}.",
+            list(missed),
+            list(out_of_reach)
         ),
-    };
-    out
-}
-
-fn listed(names: &[&str]) -> String {
-    if names.is_empty() { "none".to_owned() } else { names.join("; ") }
+    }
 }
 
 /// What a run has and what it found so far.
@@ -171,6 +169,11 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
+    fn push(&mut self, row: Row) {
+        eprint!("{}", row.markdown());
+        self.rows.push(row);
+    }
+
     async fn nginx(&self) -> Subject {
         Subject::nginx(self.folder, self.upstream).await
     }
@@ -188,7 +191,6 @@ impl Bench<'_> {
         let direct = Subject::direct(self.upstream);
         let (nginx, hyper) = (self.nginx().await, self.hyper().await);
         let (relay, toolrein) = (self.toolrein("off").await, self.toolrein("enforce").await);
-        let (mut rates, mut delays) = (Vec::new(), Vec::new());
         for api in Api::ALL {
             for size in &SIZES {
                 let body = bodies::of_api(api, size.bytes, size.results, false);
@@ -199,17 +201,17 @@ impl Bench<'_> {
                     requests(ways, size.requests, &body, &mut self.number).await;
                 for (name, figure) in [("relayed", relay), ("seen before", warm), ("first sight", cold)] {
                     let name = format!("{api:?}: {name}, {}", size.name);
-                    self.rows.push(Row::beside(name, "us", [nginx.us, hyper.us, figure.us]));
+                    self.push(Row::beside(name, "us", [nginx.us, hyper.us, figure.us]));
                 }
                 if api == Api::Chat {
                     let name = format!("requests a second on one processor, seen before, {}", size.name);
-                    rates.push(Row::beside(name, "", [nginx.rate, hyper.rate, warm.rate]));
+                    self.push(Row::beside(name, "/s", [nginx.rate, hyper.rate, warm.rate]));
                 }
             }
             let streams = self.chunks([&nginx, &hyper, &toolrein], api).await;
             let figures = |at: usize| streams.map(|stream| stream[at]);
-            self.rows.push(Row::beside(format!("{api:?}: a streamed chunk"), "us", figures(0)));
-            self.rows.push(Row::beside(
+            self.push(Row::beside(format!("{api:?}: a streamed chunk"), "us", figures(0)));
+            self.push(Row::beside(
                 format!("{api:?}: a stream's first byte, after its arrival"),
                 "ms",
                 figures(1),
@@ -222,16 +224,14 @@ impl Bench<'_> {
                 let [direct, others @ ..] =
                     self.steady([&direct, &nginx, &hyper, &toolrein], api, size).await;
                 if bounds::of(&name).is_some() {
-                    self.rows.push(Row::beside(name, "ms", others.map(|times| times[1])));
+                    self.push(Row::beside(name, "ms", others.map(|times| times[1])));
                 }
                 if api == Api::Chat {
-                    let name =
-                        format!("median, more than {:.2} ms without a proxy, {}", direct[0], size.name);
-                    delays.push(Row::beside(name, "ms", others.map(|times| times[0] - direct[0])));
+                    let name = format!("the median added to {:.2} ms, {}", direct[0], size.name);
+                    self.push(Row::beside(name, "ms", others.map(|times| times[0] - direct[0])));
                 }
             }
         }
-        self.rows.extend(delays.into_iter().chain(rates));
     }
 
     /// Of a stream: processor time of a chunk in us, and how much later than it came its first chunk goes on, in ms.
@@ -287,13 +287,13 @@ impl Bench<'_> {
                 let ways = [(&quiet, Warm), (&acts, Warm)];
                 let [quiet, acts] = requests(ways, 500, &acting::body(api, then), &mut self.number).await;
                 let name = format!("{api:?}: 60 KB cut and a notice, {name}");
-                self.rows.push(Row::without(&name, "us", quiet.us, acts.us));
+                self.push(Row::without(&name, "us", quiet.us, acts.us));
             }
         }
         acting::check(&quiet, &acts).await;
     }
 
-    async fn recorded(&mut self) {
+    async fn recorder(&mut self) {
         let variable = format!("TOOLREIN__RECORD__DIR={}", self.folder.join("records").display());
         let quiet = self.toolrein("enforce").await;
         let records = Subject::with_variable(self.program, self.folder, self.upstream, &variable).await;
@@ -302,7 +302,7 @@ impl Bench<'_> {
         let ways = [(&quiet, Warm), (&records, Warm)];
         let [quiet, recorded] = requests(ways, 800, &body, &mut self.number).await;
         assert!(records.metric("toolrein_recordings_lost_total", "").await == 0.0, "recordings are lost");
-        self.rows.push(Row::without("32 KB, recorded", "us", quiet.us, recorded.us));
+        self.push(Row::without("32 KB, recorded", "us", quiet.us, recorded.us));
     }
 
     /// Start, size and memory, each of a program that did nothing before.
@@ -329,8 +329,10 @@ impl Bench<'_> {
             ("memory with 10,000 idle streams", "MB", open),
             ("start to first answer", "ms", starts.map(median)),
         ];
-        self.rows.extend(rows.map(|(name, unit, figures)| Row::beside(name.to_owned(), unit, figures)));
-        self.rows.push(Row::alone("size of the program, stripped", "MB", size));
+        for (name, unit, figures) in rows {
+            self.push(Row::beside(name.to_owned(), unit, figures));
+        }
+        self.push(Row::alone("size of the program, stripped", "MB", size));
     }
 }
 
