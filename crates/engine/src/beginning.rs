@@ -7,10 +7,11 @@ use bytes::Bytes;
 use model::Transcript;
 use model::adaptation::{Adaptation, Adaptations};
 use model::fact::{Answers, Batch, Ticket};
-use model::identity::{Domain, Hash, Identity};
+use model::identity::{Domain, Hash, HashKey, Identity, RunningHash};
 use model::message::Role;
-use model::plan::{Edit, Plan};
+use model::plan::Plan;
 use model::store::SentBeginning;
+use std::hash::Hasher;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -96,8 +97,8 @@ impl ConversationBeginning {
         let Some(last) = self.last else { return LeftOut { items: 0, cause: None } };
         let (end, sent) = self.known.unwrap_or((0, SentBeginning::default()));
         // Between the newest known request and the newest reply toolrein saw nothing, so it changed nothing.
-        let is_same =
-            self.digest(&changes.all(0..end)) == sent.changes && self.digest(&changes.edits(end..last)) == 0;
+        let is_same = self.digest_of_all(changes, 0..end) == sent.changes
+            && changes.edits(end..last, &self.identity.key).is_empty();
         let thinks = |from: usize| (from..self.items).any(|at| transcript.message(at).reasons);
         if is_same && !self.is_lost && !self.is_refused {
             // A client that has dropped all thinking gets none back with hidden exchanges.
@@ -116,43 +117,74 @@ impl ConversationBeginning {
 
     /// The record of how the request was sent, with its key.
     pub fn sent(&self, changes: Changes<'_>, without_thinking: usize) -> (Hash, SentBeginning) {
-        let changes = self.digest(&changes.all(0..self.items));
+        let changes = self.digest_of_all(changes, 0..self.items);
         (self.name, SentBeginning { changes, without_thinking })
     }
 
-    fn digest(&self, changes: &[String]) -> u64 {
+    /// A digest of changes; 0 where there are none.
+    fn digest(&self, changes: &[Hash]) -> u64 {
         if changes.is_empty() {
             return 0;
         }
-        let parts = std::iter::once(&b"beginning"[..]).chain(changes.iter().map(String::as_bytes));
+        let changes: Vec<[u8; 16]> = changes.iter().map(|change| change.0.to_le_bytes()).collect();
+        let parts = std::iter::once(&b"beginning"[..]).chain(changes.iter().map(|change| &change[..]));
         // Half of the digest is enough: it is compared with one other.
         (self.identity.key.hash_all(Domain::History, parts).0 as u64).max(1)
+    }
+
+    /// See [`Changes::all`].
+    fn digest_of_all(&self, changes: Changes<'_>, items: Range<usize>) -> u64 {
+        self.digest(&changes.all(items, &self.identity.key))
     }
 }
 
 impl Changes<'_> {
-    /// What is changed before the end of `items` that later requests must repeat.
-    fn all(self, items: Range<usize>) -> Vec<String> {
+    /// What is changed before the end of `items` that later requests must repeat: a digest of each change.
+    fn all(self, items: Range<usize>, key: &HashKey) -> Vec<Hash> {
         let Changes { plan, adapted, .. } = self;
         let forms = Adaptation::REPAIRS | Adaptation::Tools | Adaptation::Flattened | Adaptation::OwnTools;
-        let forms = (adapted & forms).iter().map(|form| format!("form {form:?}"));
-        let declared = plan.declared.iter().map(|tool| format!("declared {}", tool.tool));
-        let annotated = plan.annotated_tools().map(|annotated| format!("annotated {annotated:?}"));
-        forms.chain(declared).chain(annotated).chain(self.edits(items)).collect()
+        let forms = (adapted & forms).iter().map(|form| digest_of(("form", format!("{form:?}")), key));
+        let declared = plan.declared.iter().map(|tool| digest_of(("declared", &tool.tool), key));
+        let annotated = plan.annotated_tools().map(|annotated| digest_of(("annotated", annotated), key));
+        forms.chain(declared).chain(annotated).chain(self.edits(items, key)).collect()
     }
 
-    /// What is changed in these items, each change with its position, in order.
-    fn edits(self, items: Range<usize>) -> Vec<String> {
+    /// What is changed in these items: a digest of each change with its position, in order.
+    fn edits(self, items: Range<usize>, key: &HashKey) -> Vec<Hash> {
         let Changes { plan, restored, .. } = self;
-        let position = |edit: &Edit| plan.order.position(edit.item).unwrap_or(0);
-        let edits = plan.effective_edits().map(|edit| (position(edit), format!("{:?}", edit.change)));
-        let put_back = restored.iter().map(|(at, exchange)| (*at, format!("{exchange:?}")));
+        let is_there = |at: &usize| items.contains(at);
+        let edits = plan.effective_edits().filter_map(|edit| {
+            let at = plan.order.position(edit.item).unwrap_or(0);
+            is_there(&at).then(|| (at, digest_of((at, "edit", &edit.change), key)))
+        });
+        let put_back = restored.iter().filter(|(at, _)| is_there(at));
+        let put_back = put_back.map(|(at, exchange)| (*at, digest_of((at, "put back", exchange), key)));
         let dropped = plan.dropped.iter().map(|dropped| &dropped.messages);
-        let dropped = dropped.map(|dropped| (dropped.start, format!("dropped {dropped:?}")));
-        let mut all: Vec<(usize, String)> =
-            edits.chain(put_back).chain(dropped).filter(|(at, _)| items.contains(at)).collect();
-        all.sort();
-        all.into_iter().map(|(at, change)| format!("{at} {change}")).collect()
+        let dropped = dropped.filter(|dropped| is_there(&dropped.start));
+        let dropped = dropped.map(|dropped| (dropped.start, digest_of(("dropped", dropped), key)));
+        let mut all: Vec<(usize, Hash)> = edits.chain(put_back).chain(dropped).collect();
+        all.sort_unstable();
+        all.into_iter().map(|(_, digest)| digest).collect()
+    }
+}
+
+/// A keyed digest of any value.
+fn digest_of(value: impl std::hash::Hash, key: &HashKey) -> Hash {
+    let mut hasher = KeyedHasher(key.running_hash(Domain::History));
+    value.hash(&mut hasher);
+    hasher.0.hash()
+}
+
+/// The keyed hash in the form that values write themselves to.
+struct KeyedHasher(RunningHash);
+
+impl Hasher for KeyedHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.add(bytes);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0.hash().0 as u64
     }
 }
 
@@ -161,7 +193,7 @@ mod tests {
     use super::*;
     use model::identity::HashKey;
     use model::memo::NoMemo;
-    use model::plan::Change;
+    use model::plan::{Change, Edit};
     use model::source::ItemId;
     use model::testing::{SampleRequest, call, reply, result, user};
 
@@ -211,7 +243,7 @@ mod tests {
         let noticed = plan_with(&[(0, "one")]);
         let changes = Changes { plan: &noticed, restored: &[], adapted: Adaptations::empty() };
         let sent = SentBeginning {
-            changes: beginning(&transcript, None).digest(&changes.all(0..1)),
+            changes: beginning(&transcript, None).digest_of_all(changes, 0..1),
             without_thinking: 0,
         };
         let unchanged = SentBeginning::default();
@@ -254,7 +286,7 @@ mod tests {
         let known = beginning(&transcript, None);
         let (name, sent) = known.sent(changes, 2);
         assert_eq!((name, sent.without_thinking), (Hash(1), 2));
-        assert_eq!(sent.changes, known.digest(&changes.all(0..3)));
+        assert_eq!(sent.changes, known.digest_of_all(changes, 0..3));
         assert_eq!(known.sent(Changes { plan: &Plan::default(), ..changes }, 0).1, SentBeginning::default());
     }
 }

@@ -126,7 +126,7 @@ pub struct Edit {
 
 /// A change. Indexes `text` count the message's strings of text. Of several new texts for one string the highest in
 /// this list applies: hide, clear, block, point, shorten, redact; surrounding lines apply to whichever it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Change {
     /// An old text is cleared to make room.
     Clear { text: usize, by: EscapedText, gone_chars: usize },

@@ -4,6 +4,7 @@
 use crate::json::escaped;
 use bytes::Bytes;
 use std::fmt::{self, Display, Formatter};
+use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
@@ -57,6 +58,12 @@ impl PartialEq for EscapedText {
 }
 
 impl Eq for EscapedText {}
+
+impl Hash for EscapedText {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (**self).hash(state);
+    }
+}
 
 #[cfg(test)]
 mod tests {

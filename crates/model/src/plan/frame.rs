@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 /// Lines of ours before and after a text.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Frame {
     pub before: Arc<str>,
     pub after: Arc<str>,

@@ -43,7 +43,7 @@ struct Hidden {
 }
 
 /// A range of a text, in bytes, and what the model reads in its place.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Redaction {
     pub range: Range<usize>,
     pub by: Box<str>,
