@@ -88,24 +88,20 @@ pub(super) fn client(connector: Connector, http2: bool, has_host: bool, keep: Ke
     builder.build(connector)
 }
 
-/// Sends a request and waits for the head of the response. Dropping the future closes or resets what it has opened. Not
-/// an async function, whose future would reserve room for the request.
-pub(super) fn send(
+/// Sends a request and waits for the head of the response. Dropping the future closes or resets what it has opened.
+pub(super) async fn send(
     client: &UpstreamClient,
     mut request: Request<UpBody>,
     first_byte: FirstByte,
-) -> impl Future<Output = Result<Response<Incoming>, SendError>> + Send + use<> {
+) -> Result<Response<Incoming>, SendError> {
     let hints = Hints::of(&mut request);
     let connection = capture_connection(&mut request);
-    let response = client.request(request);
-    async move {
-        tokio::select! {
-            biased;
-            response = response => response.map_err(SendError::Client),
-            () = hints.too_many() => Err(SendError::Hints),
-            () = ended(connection) => Err(SendError::Left),
-            () = first_byte.over() => Err(SendError::Timeout),
-        }
+    tokio::select! {
+        biased;
+        response = client.request(request) => response.map_err(SendError::Client),
+        () = hints.too_many() => Err(SendError::Hints),
+        () = ended(connection) => Err(SendError::Left),
+        () = first_byte.over() => Err(SendError::Timeout),
     }
 }
 

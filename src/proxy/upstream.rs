@@ -165,12 +165,12 @@ impl Upstream {
     }
 
     /// Sends what [`prepare`](Self::prepare) made of a request.
-    pub(super) fn send_prepared(
+    pub(super) async fn send_prepared(
         &self,
         prepared: Result<Request<UpBody>, ProxyError>,
-    ) -> impl Future<Output = Result<Response<Incoming>, ProxyError>> + Send {
-        let sent = prepared.map(|request| self.exchange(&self.pooled, request));
-        async move { self.still_http(sent?.await?) }
+    ) -> Result<Response<Incoming>, ProxyError> {
+        let response = self.exchange(&self.pooled, prepared?).await?;
+        self.still_http(response)
     }
 
     /// As [`send`](Self::send), with a request that the caller makes, again for a retry: cheaper than a copy of every
@@ -235,27 +235,23 @@ impl Upstream {
         Ok(Request::from_parts(parts, body))
     }
 
-    // As with [`client::send`], no future of these reserves room for the request.
-    fn exchange(
+    async fn exchange(
         &self,
         client: &UpstreamClient,
         request: Request<UpBody>,
-    ) -> impl Future<Output = Result<Response<Incoming>, ProxyError>> + Send {
+    ) -> Result<Response<Incoming>, ProxyError> {
         let again = copy(&request).map(Box::new);
         let started = Instant::now();
-        let sent = self.attempt(client, request, started);
-        async move {
-            let failure = match sent.await {
-                Ok(response) => return Ok(response),
-                Err(failure) => failure,
-            };
-            match again {
-                Some(again) if failure.stale && started.elapsed() < STALE_WITHIN => {
-                    // In a box, as it is rare, so that no request reserves room for it.
-                    Box::pin(self.attempt_again(*again)).await.map_err(|failure| failure.error)
-                }
-                _ => Err(failure.error),
+        let failure = match self.attempt(client, request, started).await {
+            Ok(response) => return Ok(response),
+            Err(failure) => failure,
+        };
+        match again {
+            Some(again) if failure.stale && started.elapsed() < STALE_WITHIN => {
+                // In a box, as it is rare, so that no request reserves room for it.
+                Box::pin(self.attempt_again(*again)).await.map_err(|failure| failure.error)
             }
+            _ => Err(failure.error),
         }
     }
 
@@ -266,28 +262,25 @@ impl Upstream {
         Ok(response)
     }
 
-    fn attempt(
+    async fn attempt(
         &self,
         client: &UpstreamClient,
         request: Request<UpBody>,
         began: Instant,
-    ) -> impl Future<Output = Result<Response<Incoming>, Failure>> + Send {
+    ) -> Result<Response<Incoming>, Failure> {
         let first_byte = FirstByte { began, within: self.first_byte, upload: request.body().upload_clock() };
-        let sent = client::send(client, request, first_byte);
-        async move {
-            let mut response = sent.await.map_err(|error| self.failure(&error))?;
-            Note::taken_from(response.extensions_mut()).mark_served();
-            let is_framed = |name| response.headers().contains_key(name);
-            if response.version() < Version::HTTP_2
-                && !is_framed(CONTENT_LENGTH)
-                && !is_framed(TRANSFER_ENCODING)
-            {
-                response.extensions_mut().insert(EndsByClosing);
-            }
-            // To the client the version is the client's, whatever the upstream spoke.
-            *response.version_mut() = Version::HTTP_11;
-            Ok(response)
+        // In a box, or each future around it would reserve room for it and be moved with it.
+        let sent = Box::pin(client::send(client, request, first_byte)).await;
+        let mut response = sent.map_err(|error| self.failure(&error))?;
+        Note::taken_from(response.extensions_mut()).mark_served();
+        let is_framed = |name| response.headers().contains_key(name);
+        if response.version() < Version::HTTP_2 && !is_framed(CONTENT_LENGTH) && !is_framed(TRANSFER_ENCODING)
+        {
+            response.extensions_mut().insert(EndsByClosing);
         }
+        // To the client the version is the client's, whatever the upstream spoke.
+        *response.version_mut() = Version::HTTP_11;
+        Ok(response)
     }
 
     fn timeout(&self) -> Failure {

@@ -232,10 +232,7 @@ impl<'a> View<'a> {
 
     /// A hash of the text `place` of its own, equal only for texts written with equal bytes.
     pub fn text_digest(&self, place: Str) -> Hash {
-        // The content of a result is hashed as written.
-        let is_content = self.message.role == Role::Tool && matches!(self.message.content, Content::Text(_));
-        let content = self.note.content.get().filter(|_| is_content).map(|content| Hash(*content));
-        content.unwrap_or_else(|| self.identity().key.hash(Domain::Text, &[place.raw(self.body)]))
+        self.identity().key.hash(Domain::Text, &[place.raw(self.body)])
     }
 
     /// The estimated tokens of one of its strings of text.
