@@ -38,7 +38,7 @@ help:
 	@echo "make bench      the whole program beside nginx: the table of docs/performance.md, with its bounds; a quarter of an hour"
 	@echo "make core       the core alone: scan, fold, rewrite, judge, SSE"
 	@echo "make instructions  instructions per request under callgrind: benches/instructions.txt and its table in docs/performance.md"
-	@echo "make gate       fails where a request takes more instructions than benches/instructions.txt states, or than its bound"
+	@echo "make gate       fails where a request takes more instructions than benches/instructions.txt states, or than a bound that it kept"
 	@echo "make growth     how the cost grows: the plots of docs/performance.md"
 	@echo "make soak       mixed traffic with 1,000 streams for 10 minutes, then 10,000 idle streams: SECONDS=60 make soak"
 	@echo "make servers    real servers (llama.cpp, LiteLLM, OGX, vLLM) with real clients: SERVERS=llama make servers"
