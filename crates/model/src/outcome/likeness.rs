@@ -6,6 +6,7 @@
 //! and `3/10`, numbers beside words of progress (passed, failed, remaining), items of a list, and the numbers of a result
 //! that says little else, such as a die, a counter or an id.
 
+use smallvec::SmallVec;
 use std::ops::Range;
 
 /// See the module; the smaller the difference, the greater.
@@ -63,13 +64,10 @@ const MARKS: [&str; 25] = [
     "fetchedat",
     "servedat",
 ];
-/// Names of the same kind that other names contain.
-const WHOLE_MARKS: [&str; 13] = [
-    "time", "date", "seq", "tick", "ts", "tries", "try", "checks", "check", "age", "expires", "requests",
-    "request",
-];
+/// The shortest of [`MARKS`].
+const SHORTEST_MARK: usize = 4;
 /// Words that make the number beside them progress or an outcome, which is a real difference.
-const PROGRESS: [&str; 18] = [
+const PROGRESS: [&str; 17] = [
     "progress",
     "percent",
     "complete",
@@ -83,7 +81,6 @@ const PROGRESS: [&str; 18] = [
     "position",
     "step",
     "total",
-    "of",
     "processed",
     "finished",
     "score",
@@ -207,18 +204,14 @@ impl Walk<'_> {
     }
 
     /// Whether the number at `place` is neither progress nor one of a list.
-    fn is_plain(&self, place: &Range<usize>, name: &str) -> bool {
+    fn is_plain(&self, place: &Range<usize>, name: &[u8]) -> bool {
         let before = self.one[..place.start].trim_ascii_end();
         let after = &self.one[place.end..];
         let is_listed = before.last().is_some_and(|byte| *byte == b'[')
             || (before.ends_with(b",") && before.iter().rev().nth(1).is_some_and(u8::is_ascii_digit));
-        let word = word_after(after);
         let is_share = after.starts_with(b"%") || after.starts_with(b"/") || before.ends_with(b"/");
         let is_money = before.last().is_some_and(|byte| *byte == b'$' || !byte.is_ascii());
-        let progresses = |word: &str| {
-            PROGRESS.iter().any(|known| if *known == "of" { word == "of" } else { holds(word, known) })
-        };
-        !(is_listed || is_share || is_money || progresses(name) || progresses(&word))
+        !(is_listed || is_share || is_money || is_progress(name) || is_progress(&word_after(after)))
     }
 
     fn result(&self) -> Likeness {
@@ -265,9 +258,12 @@ fn token(text: &[u8], at: usize) -> Range<usize> {
     start..end
 }
 
+/// A name or a word of up to [`LONGEST_NAME`] bytes, in lower case.
+type Name = SmallVec<[u8; 64]>;
+
 /// The name before a value: a member's, or the word before `:`, `=` or white space; in lower case, letters and digits
 /// alone.
-fn name_before(text: &[u8], start: usize) -> String {
+fn name_before(text: &[u8], start: usize) -> Name {
     let before = &text[start.saturating_sub(LONGEST_NAME)..start];
     let before = before.trim_ascii_end();
     let stripped = trim_end(before, b"\\\"'#(=: ");
@@ -280,9 +276,9 @@ fn name_before(text: &[u8], start: usize) -> String {
     // The letter of an escape such as `\n` before the name does not belong to the name.
     let is_escaped = stripped.len() > length && stripped[stripped.len() - length - 1] == b'\\';
     let name = if is_escaped { name.get(1..).unwrap_or_default() } else { name };
-    let letters = name.iter().filter(|byte| byte.is_ascii_alphanumeric());
-    let mut lower = String::with_capacity(name.len());
-    lower.extend(letters.map(|byte| char::from(byte.to_ascii_lowercase())));
+    let mut lower = Name::from_slice(name);
+    lower.retain(|byte| byte.is_ascii_alphanumeric());
+    lower.make_ascii_lowercase();
     lower
 }
 
@@ -292,46 +288,66 @@ fn trim_end<'a>(text: &'a [u8], bytes: &[u8]) -> &'a [u8] {
 }
 
 /// The word after a number, in lower case.
-fn word_after(text: &[u8]) -> String {
+fn word_after(text: &[u8]) -> Name {
     let text = text.strip_prefix(b" ").unwrap_or(text);
-    let word = text.iter().take(LONGEST_NAME).take_while(|byte| byte.is_ascii_alphabetic());
-    word.map(|byte| char::from(byte.to_ascii_lowercase())).collect()
+    let text = &text[..text.len().min(LONGEST_NAME)];
+    let length = text.iter().take_while(|byte| byte.is_ascii_alphabetic()).count();
+    let mut word = Name::from_slice(&text[..length]);
+    word.make_ascii_lowercase();
+    word
 }
 
-fn is_mark_name(name: &str) -> bool {
-    // A name holds a mark only if it has all of its letters, and few names have those of any mark.
+fn is_mark_name(name: &[u8]) -> bool {
+    is_whole_mark(name) || (name.len() >= SHORTEST_MARK && holds_any(name, &MARKS, &MARK_LETTERS))
+}
+
+/// Names of the kind of [`MARKS`] that other names contain.
+fn is_whole_mark(name: &[u8]) -> bool {
+    matches!(name, b"time" | b"date" | b"seq" | b"tick" | b"ts" | b"tries" | b"try" | b"checks" | b"check")
+        || matches!(name, b"age" | b"expires" | b"requests" | b"request")
+}
+
+/// Whether the number beside this word is progress or an outcome.
+fn is_progress(word: &[u8]) -> bool {
+    word == b"of" || holds_any(word, &PROGRESS, &PROGRESS_LETTERS)
+}
+
+/// Whether a name holds any of `words`, which have these letters. A name holds a word only if it has all of its letters,
+/// and few names have those of any word.
+fn holds_any<const WORDS: usize>(name: &[u8], words: &[&str; WORDS], letters: &[u32; WORDS]) -> bool {
     let missing = !letter_set(name);
     let may_hold = |(letters, _): &(&u32, _)| **letters & missing == 0;
-    WHOLE_MARKS.contains(&name)
-        || std::iter::zip(&MARK_LETTERS, MARKS).filter(may_hold).any(|(_, mark)| holds(name, mark))
+    std::iter::zip(letters, words).filter(may_hold).any(|(_, word)| holds(name, word))
 }
 
 /// The letters of each of [`MARKS`].
-static MARK_LETTERS: [u32; MARKS.len()] = {
-    let (mut sets, mut at) = ([0; MARKS.len()], 0);
-    while at < MARKS.len() {
-        sets[at] = letter_set(MARKS[at]);
+static MARK_LETTERS: [u32; MARKS.len()] = letter_sets(MARKS);
+/// The letters of each of [`PROGRESS`].
+static PROGRESS_LETTERS: [u32; PROGRESS.len()] = letter_sets(PROGRESS);
+
+const fn letter_sets<const WORDS: usize>(words: [&str; WORDS]) -> [u32; WORDS] {
+    let (mut sets, mut at) = ([0; WORDS], 0);
+    while at < WORDS {
+        sets[at] = letter_set(words[at].as_bytes());
         at += 1;
     }
     sets
-};
+}
 
 /// The lower-case letters in `text`, one bit for each.
-const fn letter_set(text: &str) -> u32 {
-    let (bytes, mut set, mut at) = (text.as_bytes(), 0, 0);
-    while at < bytes.len() {
-        if bytes[at].is_ascii_lowercase() {
-            set |= 1 << (bytes[at] - b'a');
+const fn letter_set(text: &[u8]) -> u32 {
+    let (mut set, mut at) = (0, 0);
+    while at < text.len() {
+        if text[at].is_ascii_lowercase() {
+            set |= 1 << (text[at] - b'a');
         }
         at += 1;
     }
     set
 }
 
-/// Whether a name holds a word. Most are shorter than the word.
-#[inline]
-fn holds(name: &str, word: &str) -> bool {
-    name.len() >= word.len() && name.contains(word)
+fn holds(name: &[u8], word: &str) -> bool {
+    name.windows(word.len()).any(|part| part == word.as_bytes())
 }
 
 /// The end of an opaque value: before white space, a quote or what separates members.
@@ -370,9 +386,12 @@ fn is_hex(token: &[u8]) -> bool {
 
 /// A date with or without a time, or a time of day.
 fn is_time(token: &[u8]) -> bool {
-    let shape: Vec<u8> =
-        token.iter().take(12).map(|byte| if byte.is_ascii_digit() { b'0' } else { *byte }).collect();
-    shape.starts_with(b"0000-00-00") || shape.starts_with(b"00:00") || shape.starts_with(b"0:00")
+    let fits = |(byte, expected): (&u8, &u8)| match expected {
+        b'0' => byte.is_ascii_digit(),
+        _ => byte == expected,
+    };
+    let begins_as = |shape: &[u8]| token.len() >= shape.len() && std::iter::zip(token, shape).all(fits);
+    begins_as(b"0000-00-00") || begins_as(b"00:00") || begins_as(b"0:00")
 }
 
 /// Seconds since 1970 or parts of them, in this half of the century.
@@ -391,7 +410,7 @@ fn is_duration(token: &[u8], text: &[u8], end: usize) -> bool {
     }
     let is_unit = |word: &[u8]| UNITS.iter().any(|unit| word.eq_ignore_ascii_case(unit.as_bytes()));
     let joined = &token[digits..];
-    if joined.is_empty() { is_unit(word_after(&text[end..]).as_bytes()) } else { is_unit(joined) }
+    if joined.is_empty() { is_unit(&word_after(&text[end..])) } else { is_unit(joined) }
 }
 
 #[cfg(test)]
@@ -429,13 +448,15 @@ mod tests {
 
     #[test]
     fn names_of_marks_are_those_that_hold_one() {
-        let names = MARKS.iter().chain(&WHOLE_MARKS).flat_map(|mark| {
+        let whole = ["time", "date", "seq", "tick", "ts", "tries", "try", "checks", "check", "age", "expires"];
+        let whole: Vec<&str> = whole.into_iter().chain(["requests", "request"]).collect();
+        let names = MARKS.iter().chain(&whole).flat_map(|mark| {
             let reversed: String = mark.chars().rev().collect();
             [(*mark).to_owned(), format!("next{mark}2"), format!("{mark}s"), mark[1..].to_owned(), reversed]
         });
         for name in names.chain(["".to_owned(), "42".to_owned(), "naïve".to_owned()]) {
-            let holds_one = WHOLE_MARKS.contains(&&*name) || MARKS.iter().any(|mark| name.contains(mark));
-            assert_eq!(is_mark_name(&name), holds_one, "{name}");
+            let holds_one = whole.contains(&&*name) || MARKS.iter().any(|mark| name.contains(mark));
+            assert_eq!(is_mark_name(name.as_bytes()), holds_one, "{name}");
         }
     }
 
