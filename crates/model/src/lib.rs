@@ -170,6 +170,12 @@ impl<'a> View<'a> {
         self.transcript.view(index)
     }
 
+    /// Whether the client sends more before the model's next reply.
+    pub fn is_followed_by_input(&self) -> bool {
+        let next = self.index + 1;
+        next < self.transcript.len() && self.transcript.message(next).role != Role::Assistant
+    }
+
     /// See [`Transcript::token_factor`].
     pub fn token_factor(&self) -> u32 {
         self.transcript.token_factor

@@ -287,7 +287,7 @@ impl Loops {
             kind: Kind::Useful,
             runs: OnceLock::new(),
         };
-        turn.reply.push(Made { call, is_exempt, is_answered: false });
+        turn.reply.push(Made { call: Arc::new(call), is_exempt, is_answered: false });
     }
 
     fn add_result(&self, result: &ToolResult<'_>, turn: &mut Turn) {
@@ -296,7 +296,7 @@ impl Loops {
             made.is_answered = true;
             if !made.is_exempt {
                 let acting = ActingTools { patterns: &self.quiet, known: &mut turn.acting };
-                self.answer(&mut made.call, &result.view, &turn.progress.trail, acting);
+                self.answer(Arc::make_mut(&mut made.call), &result.view, &turn.progress.trail, acting);
             }
         }
     }

@@ -410,7 +410,7 @@ impl Trail {
         cycles.filter(move |cycle| cycle.rounds >= enough(cycle.steps.len()))
     }
 
-    /// The shortest cycle with as many rounds as `enough` says for its length, if it had no notice yet or if `again`
+    /// The shortest cycle of several rounds, as many as `enough` says for its length, if it had no notice yet or if `again`
     /// says so by its rounds and those at its last notice. It counts as noticed. A longer cycle over the same rounds
     /// is the same one.
     pub fn tell(
@@ -418,7 +418,8 @@ impl Trail {
         enough: impl Fn(usize) -> usize,
         again: impl Fn(usize, usize) -> bool,
     ) -> Option<Cycle<'_>> {
-        let at = (0..=LONGEST).find(|at| {
+        let mut repeated = (0..=LONGEST).filter(|at| self.streak(*at).matched > 0);
+        let at = repeated.find(|at| {
             let cycle = self.cycle(*at);
             cycle.rounds >= enough(cycle.steps.len())
         })?;
@@ -441,8 +442,8 @@ impl Trail {
         self.recent.push(step);
     }
 
-    fn streak(&self, at: usize) -> Streak {
-        self.streaks.get(at).copied().unwrap_or(self.replies)
+    fn streak(&self, at: usize) -> &Streak {
+        self.streaks.get(at).unwrap_or(&self.replies)
     }
 
     fn streak_mut(&mut self, at: usize) -> &mut Streak {
@@ -479,7 +480,7 @@ impl Streak {
     }
 
     /// The cycle over `steps`, whose round is as long as so many of what this counts.
-    fn cycle(self, steps: &[Step], length: usize) -> Cycle<'_> {
+    fn cycle<'a>(&self, steps: &'a [Step], length: usize) -> Cycle<'a> {
         let made = self.matched / length + 1;
         // A round that asks about what still runs counts as that, whatever else is called in it, such as a pause.
         let matched = self.matched.max(1);

@@ -17,7 +17,8 @@ pub struct Turn {
     /// The calls of the last reply whose results are coming.
     pub reply: Vec<Made>,
     pub progress: Progress,
-    last: Option<AnsweredReply>,
+    /// The last reply, where the client sends something after its results.
+    last: Option<Box<AnsweredReply>>,
     /// What the client sent among the results that are coming.
     among: Following,
     /// How often each call was made; counted where the policy is strict.
@@ -35,11 +36,13 @@ pub struct Progress {
     following: Arc<Following>,
 }
 
+/// The calls of a reply that is answered; `None` for each that has no step, because its tool is exempt or it has no result.
+type AnsweredCalls = SmallVec<[Option<Arc<ComparedCall>>; 1]>;
+
 /// The last reply that is answered.
 #[derive(Clone)]
 struct AnsweredReply {
-    /// Its calls; `None` for each that has no step, because its tool is exempt or it has no result.
-    calls: SmallVec<[Option<Arc<ComparedCall>>; 1]>,
+    calls: AnsweredCalls,
     following: Following,
     /// The progress before it.
     before: Progress,
@@ -48,7 +51,7 @@ struct AnsweredReply {
 /// A call of a reply.
 #[derive(Clone)]
 pub struct Made {
-    pub call: ComparedCall,
+    pub call: Arc<ComparedCall>,
     /// It has no step.
     pub is_exempt: bool,
     pub is_answered: bool,
@@ -85,14 +88,14 @@ impl Turn {
     /// The last reply is answered by the result in `view`. True if that is all that the model sees before it goes on; where
     /// the client sent something after the results before, it will do so again.
     pub fn complete_reply(&mut self, view: &View<'_>, quiet: &[Pattern]) -> bool {
-        let compared = |made: Made| (made.is_answered && !made.is_exempt).then(|| Arc::new(made.call));
-        let calls = self.reply.drain(..).map(compared).collect();
-        let before = self.progress.clone();
-        let is_all = *before.following == Following::default();
-        let last = AnsweredReply { calls, following: std::mem::take(&mut self.among), before };
+        let compared = |made: Made| (made.is_answered && !made.is_exempt).then_some(made.call);
+        let calls: AnsweredCalls = self.reply.drain(..).map(compared).collect();
+        let is_all = *self.progress.following == Following::default();
+        let following = std::mem::take(&mut self.among);
+        let before = view.is_followed_by_input().then(|| self.progress.clone());
         let tools = ActingTools { patterns: quiet, known: &mut self.acting };
-        self.progress.add_reply(&last, &mut Details { view: *view, tools });
-        self.last = Some(last);
+        self.progress.add_reply(&calls, &following, &mut Details { view: *view, tools });
+        self.last = before.map(|before| Box::new(AnsweredReply { calls, following, before }));
         is_all
     }
 
@@ -107,7 +110,7 @@ impl Turn {
         last.following.add(view);
         let before = std::mem::replace(&mut self.progress, last.before.clone());
         let tools = ActingTools { patterns: quiet, known: &mut self.acting };
-        self.progress.add_reply(last, &mut Details { view: *view, tools });
+        self.progress.add_reply(&last.calls, &last.following, &mut Details { view: *view, tools });
         self.progress.keep_noticed(&before);
         true
     }
@@ -125,15 +128,14 @@ impl Turn {
 
 impl Progress {
     /// Adds the steps of a reply to the trail, in the order of its calls.
-    fn add_reply(&mut self, reply: &AnsweredReply, details: &mut Details<'_>) {
-        let following = &reply.following;
+    fn add_reply(&mut self, calls: &AnsweredCalls, following: &Following, details: &mut Details<'_>) {
         let shows = following.shows_something()
             || following.says_something_else(&self.following, details.view.sources());
         if *self.following != *following {
             self.following = Arc::new(following.clone());
         }
-        let mut steps = SmallVec::with_capacity(reply.calls.len());
-        for call in &reply.calls {
+        let mut steps = SmallVec::with_capacity(calls.len());
+        for call in calls {
             let Some(call) = call else {
                 self.trail.clear();
                 self.empty = EmptyRun::default();
