@@ -237,6 +237,7 @@ pub struct Refusal {
 
 impl Plan {
     /// Moves the fold to `message` and `policy`. For the runner; policies do not need it.
+    #[inline]
     pub fn move_to(&mut self, message: usize, policy: &'static str) {
         self.at = Cursor { message, policy };
     }

@@ -379,13 +379,14 @@ impl PolicySet {
             transcript.account.as_ref().map_or([].as_slice(), |account| account.approvals.as_slice());
         let goes_on =
             |event: &Event<'_>| matches!(event, Event::TurnBegins(view) if approvals.contains(&view.index));
+        let reading = folds.iter_mut().zip(self.names()).zip(&*self.readers);
+        let mut reading: Vec<_> = reading.filter_map(|(fold, reads)| reads.then_some(fold)).collect();
         transcript.read_events(|event| {
             if goes_on(event) {
                 return;
             }
             let message = event.message();
-            let readers = folds.iter_mut().zip(self.names()).zip(&*self.readers).filter(|(_, reads)| **reads);
-            for ((fold, name), _) in readers {
+            for (fold, name) in &mut reading {
                 plan.move_to(message, name);
                 fold.read(event, &mut plan);
             }
