@@ -40,7 +40,7 @@ pub struct CallFacts {
     /// Its id is random, judged by its form.
     pub has_random_id: bool,
     /// The tool that it means: a declared one if the name is near ([`DeclaredNames::meant`]), else the name as the model wrote it.
-    pub name: String,
+    pub name: Arc<str>,
     /// The name as the model wrote it, where that differs.
     written_name: Option<String>,
     /// The hash of its canonical arguments.
@@ -116,7 +116,7 @@ impl Call {
             let has_random_id = is_random(&self.id, &call.name);
             let (name, written_name) = meant_name(call.name, declared);
             Self::new(CallFacts {
-                name,
+                name: name.into(),
                 written_name,
                 has_random_id,
                 arguments: canonical_hash(&call.arguments, key),
@@ -310,7 +310,7 @@ impl PairedCalls {
             context: self.context,
             id,
             has_random_id,
-            name,
+            name: name.into(),
             written_name,
             arguments,
             written_arguments: Arc::new(call.arguments.cut_out(body)),

@@ -278,7 +278,7 @@ impl Loops {
         }
         let is_exempt = self.is_exempt(&call.name);
         let call = ComparedCall {
-            tool: turn.share_name(&call.name),
+            tool: Arc::clone(&call.name),
             arguments: call.arguments,
             text: Worded::new(Arc::clone(&call.written_arguments)),
             released_ms: call.released_ms,
@@ -306,7 +306,7 @@ impl Loops {
         let counts_empty = self.empty > 0 || self.empty_block > 0;
         let is_empty =
             counts_empty && is_empty(view, &self.words) && !(is_silent(view) && acting.contains(&call.tool));
-        let may_run = is_empty || trail.known_tool(&call.tool).is_some();
+        let may_run = is_empty || trail.knows_tool(&call.tool);
         let is_known = may_run && trail.knows(&call.tool, call.arguments);
         // Others that may run are looked at where they repeat a result. A block of a second call tells of one result alone.
         let is_told = is_empty || is_known || self.block == 2;

@@ -448,7 +448,8 @@ mod tests {
 
     #[test]
     fn names_of_marks_are_those_that_hold_one() {
-        let whole = ["time", "date", "seq", "tick", "ts", "tries", "try", "checks", "check", "age", "expires"];
+        let whole =
+            ["time", "date", "seq", "tick", "ts", "tries", "try", "checks", "check", "age", "expires"];
         let whole: Vec<&str> = whole.into_iter().chain(["requests", "request"]).collect();
         let names = MARKS.iter().chain(&whole).flat_map(|mark| {
             let reversed: String = mark.chars().rev().collect();

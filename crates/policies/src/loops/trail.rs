@@ -372,10 +372,10 @@ impl Trail {
             || self.reply.as_deref().is_some_and(in_reply)
     }
 
-    /// The name of the tool, where a call of it was made recently.
-    pub fn known_tool(&self, tool: &str) -> Option<&Arc<str>> {
-        let recent = self.recent.iter().rev().map(|step| &step.call.tool).find(|known| ***known == *tool);
-        recent.or_else(|| self.reply.as_deref()?.tools.get(tool))
+    /// Whether a call of the tool was made recently.
+    pub fn knows_tool(&self, tool: &str) -> bool {
+        self.recent.iter().rev().any(|step| *step.call.tool == *tool)
+            || self.reply.as_deref().is_some_and(|reply| reply.tools.contains(tool))
     }
 
     /// Takes over from `other` which cycles had a notice, where they have as many rounds here.

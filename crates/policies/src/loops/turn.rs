@@ -69,12 +69,6 @@ pub struct EmptyRun {
 }
 
 impl Turn {
-    /// The name of a tool, shared with the calls before.
-    pub fn share_name(&self, tool: &str) -> Arc<str> {
-        let last = self.reply.last().map(|made| &made.call.tool).filter(|known| ***known == *tool);
-        last.or_else(|| self.progress.trail.known_tool(tool)).map_or_else(|| tool.into(), Arc::clone)
-    }
-
     /// A reply begins. If the one before it was never answered in full, it breaks every cycle.
     pub fn begin_reply(&mut self) {
         self.last = None;

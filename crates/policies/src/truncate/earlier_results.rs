@@ -32,7 +32,7 @@ pub(super) const REPEATED: Text = Text {
 pub struct EarlierResults {
     /// Calls so far, in all and by tool.
     calls: usize,
-    calls_of: BTreeMap<Arc<str>, ToolCalls>,
+    calls_of: BTreeMap<Arc<str>, usize>,
     /// The calls of the last reply: the ordinal among all, and the calls of the tool up to this one.
     reply: Vec<(usize, ToolCalls)>,
     reply_message: usize,
@@ -105,18 +105,9 @@ impl EarlierResults {
             self.reply_message = call.message;
         }
         self.calls += 1;
-        let of_tool = match self.calls_of.get_mut(&*call.name) {
-            Some(of_tool) => {
-                of_tool.made += 1;
-                of_tool.clone()
-            }
-            None => {
-                let of_tool = ToolCalls { tool: (*call.name).into(), made: 1 };
-                self.calls_of.insert(Arc::clone(&of_tool.tool), of_tool.clone());
-                of_tool
-            }
-        };
-        self.reply.push((self.calls, of_tool));
+        let made = self.calls_of.entry(Arc::clone(&call.name)).or_default();
+        *made += 1;
+        self.reply.push((self.calls, ToolCalls { tool: Arc::clone(&call.name), made: *made }));
     }
 
     /// The pointer to an earlier result that equals this `text` of `result` and is shown no shorter; if there

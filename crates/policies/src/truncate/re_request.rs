@@ -30,7 +30,8 @@ struct CutCalls {
 impl ReRequests {
     /// A reply begins.
     pub(super) fn begin_reply(&mut self) {
-        self.before = std::mem::take(&mut self.cut);
+        std::mem::swap(&mut self.before, &mut self.cut);
+        self.cut.clear();
         self.again.clear();
     }
 
