@@ -1,7 +1,6 @@
 //! Replies as data: their form, their limits, what the request allows, and how they end.
 
 use crate::error::UpstreamError;
-use crate::usage::Usage;
 use crate::usage_sum::Usages;
 use bytes::Bytes;
 
@@ -49,10 +48,7 @@ impl Options {
     /// Whether the present reply took all the tokens that its request allows. It was cut, whatever it says:
     /// llama.cpp's server says `completed`, vLLM `tool_calls`.
     pub fn is_used_up(&self, usages: &Usages) -> bool {
-        self.output_limit.is_some_and(|limit| {
-            let written = usages.last().map_or(0, |usage| Usage::read(&usage).completion);
-            (1..=written).contains(&limit)
-        })
+        self.output_limit.is_some_and(|limit| (1..=usages.written()).contains(&limit))
     }
 }
 

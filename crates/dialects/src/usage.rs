@@ -193,7 +193,7 @@ impl Counts {
         self.members(scanner, Within::Usage)
     }
 
-    /// Reads the object at the start of `text` and returns its length, if it has the usual form: numbers, nulls and
+    /// Reads the object at the start of `text` and returns its length, if it has the usual form: numbers, strings, nulls and
     /// objects of them, without white space or escapes. Most replies end in ten members of that kind, which take the
     /// scanner five times as long.
     fn read_plain(&mut self, text: &[u8]) -> Option<usize> {
@@ -211,6 +211,13 @@ impl Counts {
                     (count, rest) = split_count(rest);
                     if let Some(known) = self.place(within, key) {
                         *known = count;
+                    }
+                }
+                b'"' => {
+                    let word;
+                    (word, rest) = split_string(rest)?;
+                    if let Some(known) = self.place(within, key) {
+                        *known = count_in(word);
                     }
                 }
                 b'{' if within == Within::Usage => {
@@ -500,6 +507,13 @@ fn split_key(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let text = text.strip_prefix(b"\"")?;
     let (key, rest) = text.split_at(memchr::memchr2(b'"', b'\\', &text[..text.len().min(32)])?);
     Some((key, rest.strip_prefix(b"\":")?))
+}
+
+/// What is between the quotes of the string at the start of `text`, and what follows it; `None` where it has escapes.
+fn split_string(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let text = text.strip_prefix(b"\"")?;
+    let (inside, rest) = text.split_at(memchr::memchr2(b'"', b'\\', text)?);
+    Some((inside, rest.strip_prefix(b"\"")?))
 }
 
 /// The count at the start of `text` and what follows it.
@@ -849,6 +863,21 @@ mod tests {
             let Usage { prompt, cached, cache_written, cache_written_hour, completion, reasoning, .. } = Usage::read(&usage);
             prop_assert!(cached + cache_written <= prompt && cache_written_hour <= cache_written && reasoning <= completion);
             prop_assert!(prompt <= 5 * MOST_TOKENS && completion <= 2 * MOST_TOKENS, "{prompt} {completion}");
+        }
+    }
+
+    #[test]
+    fn a_usage_of_the_usual_form_reads_the_same_as_any_other() {
+        for text in [
+            r#"{"input_tokens":19,"cache_creation":{"ephemeral_5m_input_tokens":3,"ephemeral_1h_input_tokens":0},"output_tokens":10,"service_tier":"standard"}"#,
+            r#"{"input_tokens":"19","output_tokens":" 10 ","inference_geo":"","server_tool_use":null}"#,
+            r#"{"input_tokens":"x","output_tokens":"12.0","cache_creation":{"ephemeral_5m_input_tokens":"7"}}"#,
+            r#"{"input_tokens":4,"service_tier":"a\"}","output_tokens":9}"#,
+            r#"{"input_tokens":4,"service_tier":"a\\","output_tokens":9}"#,
+            r#"{"input_tokens":4,"service_tier":"a"#,
+        ] {
+            let spaced = text.replacen('{', "{ ", 1);
+            assert_eq!(Usage::parse(text.as_bytes()), Usage::parse(spaced.as_bytes()), "{text}");
         }
     }
 

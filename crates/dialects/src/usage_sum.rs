@@ -66,6 +66,15 @@ impl Usages {
         Some(last)
     }
 
+    /// The tokens of the present reply's completion, by what [`Self::last`] reports.
+    pub fn written(&self) -> u64 {
+        match (&self.first, &self.counts) {
+            // The only report was read when it came.
+            (None, Some(counts)) => counts.usage().completion,
+            _ => self.last().map_or(0, |usage| Usage::read(&usage).completion),
+        }
+    }
+
     /// The usage of all replies.
     pub fn total(&self) -> Option<Value> {
         match (&self.earlier, self.last()) {
@@ -166,9 +175,12 @@ mod tests {
         usages.note(br#"{"input_tokens":100,"output_tokens":1}"#, None);
         usages.note(br#"{"output_tokens":50}"#, None);
         assert_eq!(usages.last(), Some(json!({"input_tokens": 100, "output_tokens": 50})));
+        assert_eq!(usages.written(), 50);
         usages.begin_next_reply();
+        assert_eq!(usages.written(), 0);
         usages.note(br#"{"input_tokens":7,"output_tokens":2}"#, None);
         assert_eq!(usages.last(), Some(json!({"input_tokens": 7, "output_tokens": 2})));
+        assert_eq!(usages.written(), 2);
         assert_eq!(usages.sum(), Some(json!({"input_tokens": 107, "output_tokens": 52})));
     }
 
