@@ -491,6 +491,13 @@ impl Transcript {
         texts.map(count).sum::<Estimate>().scaled(self.token_factor)
     }
 
+    /// An upper bound of [`instructions_tokens`](Self::instructions_tokens), from the number of their bytes.
+    pub fn most_instructions_tokens(&self) -> Estimate {
+        let texts = self.request.instructions.iter();
+        let most = |text: &Str| MESSAGE_OVERHEAD + Estimate::most_of(text.quoted().len());
+        texts.map(most).sum::<Estimate>().scaled(self.token_factor)
+    }
+
     /// The estimated tokens of the tools that the request declares. Equal lists of tools are counted once.
     pub fn definition_tokens(&self) -> Estimate {
         self.definitions_digest().map_or(Estimate::ZERO, |digest| self.definition_tokens_of(digest))

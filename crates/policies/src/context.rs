@@ -63,7 +63,7 @@ impl ResultText {
 impl Context {
     /// The context with nothing in it but the declared tools.
     pub fn open(request: &RequestView<'_>) -> Self {
-        Self { total: request.tools_tokens, ..Self::default() }
+        Self { total: request.tools_tokens(), ..Self::default() }
     }
 
     /// The same by characters, each counted as a token; without the tools.

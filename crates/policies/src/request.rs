@@ -6,6 +6,7 @@ use model::message::{Message, Role};
 use model::request::Choice;
 use model::tokens::Estimate;
 use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 /// What a request declares beside its messages, as more than one policy needs it; the rest is in the transcript.
@@ -27,8 +28,8 @@ pub struct RequestView<'a> {
     pub cuts: bool,
     /// The estimated tokens of its tools.
     pub(super) definition_tokens: Estimate,
-    /// The estimated tokens of its tools and of its instructions outside of the messages.
-    pub tools_tokens: Estimate,
+    /// See [`Self::tools_tokens`]: most requests need no more than a bound.
+    tools_tokens: OnceCell<Estimate>,
 }
 
 /// The most characters that a policy puts in place of a result's text, or adds where it cuts it: a pointer or a
@@ -60,22 +61,28 @@ impl<'a> RequestView<'a> {
             forced: transcript.request.choice == Choice::Forced,
             cuts,
             definition_tokens,
-            tools_tokens: definition_tokens + transcript.instructions_tokens(),
+            tools_tokens: OnceCell::new(),
         }
     }
 }
 
 impl RequestView<'_> {
+    /// The estimated tokens of its tools and of its instructions outside of the messages.
+    pub fn tools_tokens(&self) -> Estimate {
+        *self.tools_tokens.get_or_init(|| self.definition_tokens + self.transcript.instructions_tokens())
+    }
+
     /// Whether no estimate of the whole request or of its beginning exceeds `tokens`, whatever is cut: then it need
     /// not be counted. Computes no more than it must.
     pub fn fits(&self, tokens: u64) -> bool {
         let transcript = self.transcript;
         let most_of = |bytes| Estimate::most_of(bytes).scaled(transcript.token_factor);
-        if (self.tools_tokens + most_of(transcript.most_bytes())).tokens() <= tokens {
+        let most_before = self.definition_tokens + transcript.most_instructions_tokens();
+        if (most_before + most_of(transcript.most_bytes())).tokens() <= tokens {
             return true;
         }
         let replaced = |role| if role == Role::Tool { REPLACED } else { Estimate::ZERO };
-        let mut most = self.tools_tokens + most_of(transcript.hidden_bytes());
+        let mut most = self.tools_tokens() + most_of(transcript.hidden_bytes());
         let messages = || (0..transcript.len()).map(|index| transcript.message(index));
         most += messages().map(|message| replaced(message.role)).sum();
         // With the comma after it: see `Estimate::most_of`.
