@@ -20,9 +20,7 @@ impl CallSigns {
 
     /// Some parsers ignore the case of names.
     fn are_named_in(&self, text: &[u8]) -> bool {
-        // Quotes are so many that a search for each takes longer than a look at every byte.
-        let quotes = text.iter().enumerate().filter(|(_, byte)| **byte == b'"');
-        quotes.map(|(at, _)| &text[..=at]).any(|before| self.end(before))
+        memchr_iter(b'"', text).any(|at| self.end(&text[..=at]))
     }
 
     /// Whether one of the words is the end of `text`, which ends with a quote.

@@ -27,6 +27,7 @@ use crate::text_frame::TextFrame;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
+use wire::body::Span;
 use wire::sse::Piece;
 
 /// The number of the only choice.
@@ -65,6 +66,9 @@ pub struct MessagesReplies {
     has_earlier_head: bool,
     client: ClientBlocks,
     content: ClientContent,
+    /// How many messages came whole, and why the newest of them ends: the string in quotes, in the payload of its frame.
+    messages: u32,
+    stop_reason: Option<Span>,
     /// The usage of all replies at the last event that reported any.
     usage: Option<Value>,
     carried: Vec<&'static str>,
@@ -117,6 +121,8 @@ impl MessagesReplies {
             has_earlier_head: false,
             client: ClientBlocks::default(),
             content: ClientContent::default(),
+            messages: 0,
+            stop_reason: None,
             usage: None,
             carried: Vec::new(),
             text: TextFrame::default(),

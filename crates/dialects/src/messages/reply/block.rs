@@ -430,6 +430,9 @@ pub type NewMembers<'a> = Vec<(&'a [u8], Vec<u8>)>;
 
 /// Gives members of the object at `object` in `data` new values; those that it does not have come at its end.
 pub fn set_members(splices: &mut Splices, data: &[u8], object: Span, new: NewMembers<'_>) {
+    if new.is_empty() {
+        return;
+    }
     let Ok(members) = all_members(&mut Scanner::within(data, object)) else { return };
     let mut has_members = !members.is_empty();
     for (name, value) in new {

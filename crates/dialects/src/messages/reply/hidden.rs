@@ -14,6 +14,10 @@ use wire::json::{escaped, quote};
 
 /// The exchange; `None` if nothing is hidden.
 pub fn hidden_exchange(blocks: &[Block], choice: &ReplyChoice, known_ids: &KnownIds) -> Option<Bytes> {
+    // Only a call that was decided on and that the client does not see has a result.
+    if !choice.calls().iter().any(|call| call.decision.is_some() && !call.is_released()) {
+        return None;
+    }
     // Reasoning must not lose the call after it: beside reasoning a call that nobody sees goes back with a result too.
     let reasons = blocks.iter().any(Block::is_reasoning);
     let result = |call: &ReplyCall| match call.decision.as_ref()? {

@@ -8,7 +8,7 @@ use super::event::{BlockKind, CALLS, Delta, Event, EventKind};
 use super::{CHOICE, MessagesReplies, Unread};
 use crate::codec::{CallPiece, Frame, FrameKind, FrameUsage, Payload, ReplyCodec, ReplyEvent};
 use crate::error::friendly::friendly_event;
-use crate::error::{UpstreamError, parse, parse_event, parse_in_200};
+use crate::error::{UpstreamError, may_be_in_200, parse, parse_event, parse_in_200};
 use crate::lines::{hides_lines, is_empty_list, single_events};
 use crate::reply::{Form, Unjudged};
 use crate::reply_choice::{ReplyCall, ReplyChoice, Visibility};
@@ -42,6 +42,8 @@ pub(super) struct MessageMembers {
     is_ambiguous: bool,
     /// A client may find a call outside of its content.
     has_stray_call: bool,
+    /// It may report an error as [`parse_in_200`] finds it.
+    may_be_error: bool,
 }
 
 impl MessageMembers {
@@ -51,6 +53,7 @@ impl MessageMembers {
         let mut scanner = Scanner::within(data, message);
         let members = all_members(&mut scanner).ok()?;
         scanner.end().ok()?;
+        read.may_be_error = may_be_in_200(&members, data);
         for Member { key, value } in members {
             let key = decode_bytes(key, data);
             let Some(known) = OF_MESSAGE.iter().position(|name| **name == *key) else {
@@ -433,7 +436,12 @@ impl MessagesReplies {
         let raw = if form == Form::Streamed { whole_of(&raw).unwrap_or(raw) } else { raw };
         let (mut raw, mut message) = (raw.clone(), message_of(&raw));
         let has_blocks = message.as_ref().is_some_and(|(_, message)| !message.blocks.is_empty());
-        let error = if is_success { parse_in_200(&raw) } else { Some(parse(&raw).unwrap_or_default()) };
+        let may_be_error = message.as_ref().is_none_or(|(_, message)| message.may_be_error);
+        let error = match is_success {
+            true if !may_be_error => None,
+            true => parse_in_200(&raw),
+            false => Some(parse(&raw).unwrap_or_default()),
+        };
         if let Some(error) = error.filter(|_| !is_success || !has_blocks) {
             return Some(refusal(self.error_bytes(status, raw, &error), error));
         }
@@ -458,7 +466,10 @@ impl MessagesReplies {
             self.unread.extend(events.into_iter().map(Unread::new));
             return None;
         }
+        self.messages = self.messages.wrapping_add(1);
+        self.stop_reason = message.stop_reason.map(Str::quoted);
         let mut frame = Frame::new(raw.clone(), FrameKind::Part);
+        frame.number = self.messages;
         frame.payload = Payload::Span(Span::new(raw.len() - data.len(), raw.len()));
         note_usage(&mut frame, message.usage, message.model);
         self.message(&message, &data, &mut frame, choices);

@@ -99,7 +99,11 @@ impl MessagesReplies {
         } else if context.acts {
             remove_results(&mut splices, data, choice);
         }
-        let reason = own_value(end, b"stop_reason").unwrap_or_default();
+        let reason = match self.stop_reason {
+            reason if last.number == self.messages => reason.map(|reason| reason.of(end)),
+            _ => own_value(end, b"stop_reason"),
+        };
+        let reason = reason.unwrap_or_default();
         if let Some(reason) = self.reason(reason, choice, context) {
             new.retain(|(name, _)| *name != b"stop_reason");
             new.push((b"stop_reason", quote(reason).into_bytes()));
