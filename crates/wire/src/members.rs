@@ -31,7 +31,8 @@ pub fn members_of(body: &[u8], object: Span) -> Vec<Member> {
 /// # Errors
 /// A [`Fault`] where it is no JSON object.
 pub fn all_members(scanner: &mut Scanner<'_>) -> Result<Vec<Member>, Fault> {
-    let mut members = Vec::new();
+    // The objects that are read as a whole have about a dozen.
+    let mut members = Vec::with_capacity(16);
     read_members(scanner, &mut members)?;
     Ok(members)
 }

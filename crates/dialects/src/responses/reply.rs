@@ -18,7 +18,7 @@ use self::event::{Event, EventNumbers, Index};
 use self::hidden::{elements, results};
 use self::items::OutItem;
 use self::kept::{ContinuableReplies, last_of_each_kind};
-use self::last::{Last, response_members};
+use self::last::{HeadMembers, Last};
 use self::markup::{Cleaner, no_calls_with_a_list};
 use self::read::Unread;
 use self::writer::Numbers;
@@ -87,7 +87,7 @@ pub struct ResponsesReplies {
     own_after: Vec<Bytes>,
     numbers: Numbers,
     /// The members of the first reply that later ones repeat, as written.
-    head: Vec<(Vec<u8>, Bytes)>,
+    head: HeadMembers,
     /// The `response.in_progress` that the client has: the heartbeat repeats it.
     in_progress: Option<Bytes>,
     kept: ContinuableReplies,
@@ -133,7 +133,7 @@ impl ResponsesReplies {
             own_before: Vec::new(),
             own_after: Vec::new(),
             numbers: Numbers::default(),
-            head: Vec::new(),
+            head: HeadMembers::new(),
             in_progress: None,
             kept: ContinuableReplies::default(),
             carried: Vec::new(),
@@ -544,12 +544,6 @@ impl ResponsesReplies {
             self.report_calls(choices);
         }
     }
-}
-
-fn id_of(response: &[u8]) -> Option<String> {
-    let members = response_members(wire::body::Span::new(0, response.len()), response);
-    let (_, id) = members.into_iter().find(|(key, _)| key == b"id")?;
-    serde_json::from_slice(&id).ok()
 }
 
 /// The text of a message; empty for another item.

@@ -63,16 +63,14 @@ pub struct Entry {
     differs: bool,
 }
 
-/// The members of a response that later ones repeat, as written.
-pub fn response_members(response: Span, data: &[u8]) -> Vec<(Vec<u8>, Bytes)> {
-    repeated(&members_of(data, response), data)
-}
+/// The members of a response that later ones repeat: their names, and their values as written.
+pub type HeadMembers = Vec<(&'static [u8], Bytes)>;
 
-fn repeated(members: &[Member], data: &[u8]) -> Vec<(Vec<u8>, Bytes)> {
+fn repeated(members: &[Member], data: &[u8]) -> HeadMembers {
     let known = |member: &Member| {
         let key = decode_bytes(member.key, data);
-        let is_head = HEAD.contains(&&*key);
-        is_head.then(|| (key.into_owned(), Bytes::copy_from_slice(member.value.of(data))))
+        let name = HEAD.into_iter().find(|name| **name == *key)?;
+        Some((name, Bytes::copy_from_slice(member.value.of(data))))
     };
     members.iter().filter_map(known).collect()
 }
@@ -118,6 +116,16 @@ impl Last {
             Some(usage?.value).filter(|usage| usage.of(&self.data).starts_with(b"{"))
         };
         self.member("usage").filter(is_report).or_else(beside)
+    }
+
+    /// The id of the response.
+    pub fn id(&self) -> Option<String> {
+        serde_json::from_slice(self.value("id")?).ok()
+    }
+
+    /// The members of the response that later ones repeat.
+    pub fn head(&self) -> HeadMembers {
+        repeated(&self.members, &self.data)
     }
 
     /// Its items.
@@ -247,14 +255,10 @@ impl ResponsesReplies {
         if self.head.is_empty() {
             let is_read = last.raw.is_none() || last.event.response.is_some();
             let whole = Span::new(0, last.data.len());
-            self.head = if is_read {
-                repeated(&last.members, &last.data)
-            } else {
-                response_members(whole, &last.data)
-            };
+            self.head =
+                if is_read { last.head() } else { repeated(&members_of(&last.data, whole), &last.data) };
         }
-        let id = last.value("id").and_then(|id| serde_json::from_slice(id).ok());
-        self.reply_id = id.or(self.reply_id.take()).filter(|_| !self.kept.is_own());
+        self.reply_id = last.id().or(self.reply_id.take()).filter(|_| !self.kept.is_own());
         // What follows a reply of its own cannot pass unjudged.
         let is_held_back = self.is_strict || self.is_later();
         if (last.ambiguous || last.entries.len() > MOST_ITEMS) && is_held_back {

@@ -1,12 +1,12 @@
 //! The reader of a stream: each event belongs to an item, or says something of the reply as a whole.
 
+use super::ResponsesReplies;
 use super::convert::error_event;
 use super::event::{Class, Event, EventNumbers, Index};
 use super::items::{CHOICE, MOST_ITEMS, OutItem};
-use super::last::{Last, response_members};
+use super::last::Last;
 use super::owner::{Added, Owner};
 use super::unread::{CALLS, has_call_in_other_lines, holds_stray_call, may_hold_calls};
-use super::{ResponsesReplies, id_of};
 use crate::codec::{CallPiece, Frame, FrameKind, Payload, ReplyEvent};
 use crate::error::friendly::{friendly_event, friendly_text_event};
 use crate::error::{UpstreamError, parse_event};
@@ -360,12 +360,10 @@ impl ResponsesReplies {
         data: &Bytes,
         choices: &mut Vec<ReplyChoice>,
     ) -> Option<Frame> {
-        let response = event.response.unwrap_or_default();
-        let id = id_of(response.of(data));
-        if id.is_some() {
-            self.reply_id = id;
-        }
         let mut begun = Last::of_event(raw.clone(), data.clone(), event.clone());
+        if let Some(id) = begun.id() {
+            self.reply_id = Some(id);
+        }
         begun.settle_shells(self.hosts_shell);
         if begun.ambiguous && self.is_strict {
             return Some(Self::ambiguous(raw));
@@ -387,7 +385,7 @@ impl ResponsesReplies {
             return None;
         }
         if self.head.is_empty() {
-            self.head = response_members(response, data);
+            self.head = begun.head();
         }
         if event.type_of(data) == "response.in_progress" {
             self.in_progress = Some(raw.clone());
@@ -574,8 +572,8 @@ impl ResponsesReplies {
         else {
             return;
         };
-        let is_blank = item.done.as_ref().is_some_and(|done| super::text_of(done).trim().is_empty());
-        let is_hidden = has_cut && is_blank;
+        let is_blank = || item.done.as_ref().is_some_and(|done| super::text_of(done).trim().is_empty());
+        let is_hidden = has_cut && is_blank();
         let visibility = if is_hidden { Visibility::Hidden } else { Visibility::Shown };
         choice.set_visibility(text as usize, visibility);
     }
