@@ -216,20 +216,25 @@ impl Bench<'_> {
                 "ms",
                 figures(1),
             ));
-            for size in &SIZES {
-                let name = format!("{api:?}: p99, {}", size.name);
-                if api != Api::Chat && bounds::of(&name).is_none() {
-                    continue;
-                }
-                let [direct, others @ ..] =
-                    self.steady([&direct, &nginx, &hyper, &toolrein], api, size).await;
-                if bounds::of(&name).is_some() {
-                    self.push(Row::beside(name, "ms", others.map(|times| times[1])));
-                }
-                if api == Api::Chat {
-                    let name = format!("the median added to {:.2} ms, {}", direct[0], size.name);
-                    self.push(Row::beside(name, "ms", others.map(|times| times[0] - direct[0])));
-                }
+            self.delays([&direct, &nginx, &hyper, &toolrein], api).await;
+        }
+    }
+
+    /// Delays of requests at a low, fixed rate, by this API.
+    async fn delays(&mut self, subjects: [&Subject; 4], api: Api) {
+        for size in &SIZES {
+            let name = format!("{api:?}: p99, {}", size.name);
+            let is_bounded = bounds::of(&name).is_some();
+            if api != Api::Chat && !is_bounded {
+                continue;
+            }
+            let [direct, others @ ..] = self.steady(subjects, api, size).await;
+            if is_bounded {
+                self.push(Row::beside(name, "ms", others.map(|times| times[1])));
+            }
+            if api == Api::Chat {
+                let name = format!("the median added to {:.2} ms, {}", direct[0], size.name);
+                self.push(Row::beside(name, "ms", others.map(|times| times[0] - direct[0])));
             }
         }
     }

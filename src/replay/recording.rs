@@ -178,7 +178,7 @@ impl Recording {
     pub(super) fn answered_tools(&self, identity: &Identity) -> Vec<Option<String>> {
         let transcript =
             Transcript::read(self.request.clone(), self.body.clone(), identity.clone(), Arc::new(NoMemo));
-        let tool = |at| transcript.calls.answered_by(at).map(|call| call.name.clone());
+        let tool = |at| transcript.calls.answered_by(at).map(|call| call.name.to_string());
         (0..self.request.messages.len()).map(tool).collect()
     }
 

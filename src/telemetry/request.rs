@@ -143,7 +143,7 @@ impl Members {
     }
 
     /// A value that is not zero or false.
-    fn if_any<T: Serialize + Default + PartialEq>(&mut self, key: &str, value: T) {
+    fn if_any<T: Serialize + Default + PartialEq + Copy>(&mut self, key: &str, value: T) {
         if value != T::default() {
             self.value(key, &value);
         }

@@ -203,11 +203,11 @@ mod tests {
         let call = |at: usize| {
             let arguments = format!(r#"{{\"q\":\"{at} {}\",\"n\":1.0}}"#, "word ".repeat(at % 50));
             match form {
-                "placeholder" if at % 7 == 0 => {
-                    let id = if at % 2 == 0 { "call_k1b2x3d4" } else { "p" };
+                "placeholder" if at.is_multiple_of(7) => {
+                    let id = if at.is_multiple_of(2) { "call_k1b2x3d4" } else { "p" };
                     format!(r#"{{"id":"{id}{at}","function":{{"name":"","arguments":"{{}}"}}}}"#)
                 }
-                "wrapper" if at % 7 == 0 => format!(
+                "wrapper" if at.is_multiple_of(7) => format!(
                     r#"{{"id":"w{at}","function":{{"name":"multi_tool_use.parallel","arguments":"{{\"tool_uses\":[{{\"recipient_name\":\"functions.f\",\"parameters\":{{}}}}]}}"}}}}"#
                 ),
                 "same ids" => format!(r#"{{"id":"a","function":{{"name":"F","arguments":"{arguments}"}}}}"#),
@@ -217,7 +217,7 @@ mod tests {
             }
         };
         let exchange = |at: usize| {
-            let question = if at % 5 == 0 {
+            let question = if at.is_multiple_of(5) {
                 r#"{"role":"assistant","content":" ok "},{"role":"user","content":"more"},"#
             } else {
                 ""

@@ -167,7 +167,6 @@ impl Policy for Compact {
 
     fn open(&self, request: &RequestView<'_>, state: &mut State, plan: &mut Plan) {
         state.reader = plan.reader();
-        state.context = Context::open(request);
         state.window = request.transcript.context_window.unwrap_or(self.config.context_window).into();
         state.overflowed = request.transcript.overflowed;
         state.overflows = request.transcript.overflows.iter().rev().copied().collect();
@@ -175,6 +174,9 @@ impl Policy for Compact {
         let summarises = self.config.style == Style::Summary;
         state.pinned = summarises.then(|| Pinned::open(request, &self.terms)).flatten();
         state.idle = !is_forced && request.fits(self.trigger(state) as u64);
+        if !state.idle {
+            state.context = Context::open(request);
+        }
     }
 
     fn read(&self, event: &Event<'_>, state: &mut State, plan: &mut Plan) {

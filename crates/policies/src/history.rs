@@ -136,7 +136,6 @@ impl Policy for History {
     }
 
     fn open(&self, request: &RequestView<'_>, state: &mut State, _plan: &mut Plan) {
-        state.context = Context::open(request);
         state.window = request.transcript.context_window.unwrap_or(self.config.context_window).into();
         state.overflowed = request.transcript.overflowed;
         state.overflows = request.transcript.overflows.iter().rev().copied().collect();
@@ -145,6 +144,9 @@ impl Policy for History {
         let is_forced = request.transcript.overflowed || !request.transcript.overflows.is_empty();
         let is_short = most_chars == 0 || request.transcript.most_bytes() as u64 <= most_chars;
         state.idle = !is_forced && is_short && request.fits(self.most(state).tokens);
+        if !state.idle {
+            state.context = Context::open(request);
+        }
     }
 
     fn read(&self, event: &Event<'_>, state: &mut State, plan: &mut Plan) {

@@ -308,7 +308,8 @@ impl Step {
         Self { call: Arc::clone(call), following: Arc::clone(following), found }
     }
 
-    /// The kind of its result. Whether it runs is known of a step that repeats, and of each that must be told apart before.
+    /// The kind of its result. Whether something runs is looked for in steps that repeat, and where a notice or a count
+    /// needs it at once.
     pub fn kind(&self) -> Kind {
         if self.call.runs.get() == Some(&true) { Kind::Running } else { self.found }
     }

@@ -178,7 +178,8 @@ fn is_document(text: &str) -> bool {
 
 /// Whether a string that has `depth` strings around its document means its own bytes, and is no document.
 fn is_plain(raw: &str, depth: usize) -> bool {
-    !raw.contains('\\') && !(depth + 1 < MOST_NESTED && is_document(raw))
+    let is_nested = depth + 1 < MOST_NESTED && is_document(raw);
+    !is_nested && !raw.contains('\\')
 }
 
 /// The text of a JSON string, and where its bytes come from.
