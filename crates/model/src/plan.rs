@@ -69,8 +69,6 @@ pub struct Plan {
     pub announced: Vec<Announced>,
     /// What policies have found, each with the position of the message at which it was found.
     findings: Vec<(usize, Finding)>,
-    /// The share of the budget that is left, and the position of the item after which it is.
-    budget_left: Option<(usize, f64)>,
     /// What policies add to the state store.
     pub writes: Writes,
     /// Texts of ours before the descriptions of tools, by the tool's index.

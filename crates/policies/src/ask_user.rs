@@ -38,7 +38,7 @@ use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy, RequestView};
 use ask::Asking;
 use model::outcome::Following;
-use model::plan::{Plan, Proposed, Verdict};
+use model::plan::{Finding, Plan, Proposed, Verdict};
 use model::{Event, ToolResult};
 use search::{Quality, query_of};
 use serde::Deserialize;
@@ -325,7 +325,11 @@ impl AskUser {
                 false => one(&SAME_ERROR, "errors", turn.equal_errors),
             });
         }
-        let scarce = plan.budget_left_here().filter(|left| *left < self.config.budget_left);
+        let left = plan.findings_here().filter_map(|finding| match finding {
+            Finding::BudgetLeft(share) => Some(*share),
+            _ => None,
+        });
+        let scarce = left.reduce(f64::min).filter(|left| *left < self.config.budget_left);
         if let Some(left) = scarce.filter(|_| !turn.budget_reported) {
             turn.budget_reported = true;
             // What is left of 4 of 5 comes out a hair under 20%.

@@ -36,14 +36,15 @@ use super::{ConfigError, Policy, RequestView};
 use model::account::{ALL_SCOPES, Account, KINDS, Kind, Marks, SCOPES, Scope, Sums};
 use model::identity::{Hash, HashKey};
 use model::plan::{
-    CallEffect, Extends, Plan, Proposed, Reason, ReasonKind, RequestEnd, Reservation, ReservationResult,
-    Usage, Verdict, rfc3339,
+    CallEffect, Extends, Finding, Plan, Proposed, Reason, ReasonKind, RequestEnd, Reservation,
+    ReservationResult, Usage, Verdict, rfc3339,
 };
 use model::tokens::Estimate;
 use model::uses::{Use, use_key};
 use model::{Event, View};
 pub use settings::Config;
 use settings::{Exhausted, Extension, Notify};
+use smallvec::SmallVec;
 use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
@@ -435,10 +436,10 @@ impl Budget {
         // What is beyond the limit was extended, or nothing new is to be said.
         let is_beyond =
             |amount: &Amount| self.config.exhausted == Exhausted::Ask && amount.used > amount.limit;
-        let is_told = |amount: &Amount| amount.limit > 0 && !is_beyond(amount);
-        let amounts = || [calls, context].into_iter().filter(is_told);
-        let scarcest = amounts().map(|amount| amount.share()).fold(0.0, f64::max);
-        plan.report_budget_left((1.0 - scarcest).max(0.0));
+        let amounts = [calls, context].into_iter().filter(|amount| amount.limit > 0);
+        let amounts: SmallVec<[Amount; 2]> = amounts.filter(|amount| !is_beyond(amount)).collect();
+        let scarcest = amounts.iter().map(Amount::share).fold(0.0, f64::max);
+        plan.report(Finding::BudgetLeft((1.0 - scarcest).max(0.0)));
         let reached = (self.reached(calls.share()), self.reached(context.share()));
         let is_news = reached.0 > used.said.0 || reached.1 > used.said.1;
         used.said = (used.said.0.max(reached.0), used.said.1.max(reached.1));
@@ -446,9 +447,8 @@ impl Budget {
             Notify::Thresholds => is_news,
             Notify::EveryResult => reached.0 > 0 || reached.1 > 0,
         };
-        if is_due && amounts().next().is_some() {
+        if is_due && !amounts.is_empty() {
             used.had_notice = true;
-            let amounts: Vec<Amount> = amounts().collect();
             let (word, text) = self.status(&amounts);
             plan.notice(word, text);
         }

@@ -8,6 +8,8 @@ use std::sync::Arc;
 pub enum Finding {
     /// The `text`-th string of text of the item may hold instructions that do not come from the user.
     Instructions { text: usize },
+    /// The share of a budget that is left after the item, 0 to 1; of several the least counts.
+    BudgetLeft(f64),
     /// The item asks again for a cut result of this tool, by another call.
     ReRequest { tool: Arc<str> },
     /// The operator's name for the state that the conversation is in.
@@ -34,16 +36,6 @@ impl Plan {
         let here = self.at.message;
         let newest = self.findings.iter().rev().take_while(move |(message, _)| *message == here);
         newest.map(|(_, finding)| finding)
-    }
-
-    /// Reports the share of the budget that is left after the event being read, 0 to 1. Nobody asks for it later.
-    pub fn report_budget_left(&mut self, share: f64) {
-        self.budget_left = Some((self.at.message, share));
-    }
-
-    /// What [`report_budget_left`](Self::report_budget_left) has reported at the event being read.
-    pub fn budget_left_here(&self) -> Option<f64> {
-        self.budget_left.filter(|(message, _)| *message == self.at.message).map(|(_, share)| share)
     }
 
     /// All findings in the order in which they were reported, each with the position of its item.
