@@ -302,6 +302,11 @@ mod tests {
             assert_eq!(divided, None);
             assert!(!whole.contains("aB3dE5gH7jK9") && !whole.contains("MIIEvQ"), "{whole}");
         }
+        for open in ["<password>", &format!("<password>{SECRET}")] {
+            let first = format!(r#"{{"role":"user","content":"{open}"}}"#);
+            let messages = [&*first, r#"{"role":"user","content":"Zp2Lm9Rt4Vw8Kq7X</password>"}"#].join(",");
+            assert_eq!(both(&histories, CHAT, &format!(r#"{{"messages":[{messages}]}}"#)).0, None, "{open}");
+        }
         for odd in [r#"{"input":"a@b.de"}"#, r#"{"input":[]}"#] {
             assert_eq!(both(&histories, RESPONSES, odd).0, None, "{odd}");
         }

@@ -1,7 +1,7 @@
 //! Secrets in markup: the text of an element that a name calls a secret, its own, that of an element around it, or that of
 //! the one before it; and the attribute of an element whose other attribute names a secret. In time linear in the text.
 
-use super::named::{find_secret_in, holds_value, is_secret_name};
+use super::named::{find_secret_in, holds_secret, holds_value, is_secret_name};
 pub use model::plan::work::step;
 use std::ops::Range;
 
@@ -45,9 +45,11 @@ struct Reader<'t> {
     is_named: bool,
     /// No `]]>` ends the section that `<![CDATA[` starts.
     is_data_open: bool,
+    /// The text ends where that of a secret may begin or go on.
+    is_cut: bool,
 }
 
-/// The secrets, in order, and whether others were read whose element has not ended.
+/// The secrets, in order, and whether there may be more whose element ends after `text`.
 pub(super) fn find_in_markup(text: &str) -> (Vec<Range<usize>>, bool) {
     let mut reader = Reader::default();
     let mut at = 0;
@@ -58,7 +60,7 @@ pub(super) fn find_in_markup(text: &str) -> (Vec<Range<usize>>, bool) {
         at = reader.read(text, &tag);
     }
     reader.found.sort_by_key(|range| range.start);
-    (reader.found, !reader.pending.is_empty())
+    (reader.found, reader.is_cut || !reader.pending.is_empty())
 }
 
 impl<'t> Reader<'t> {
@@ -115,7 +117,11 @@ impl<'t> Reader<'t> {
             }
             None => memchr::memchr(b'<', &text.as_bytes()[start..]),
         };
-        let Some(length) = length else { return start };
+        let Some(length) = length else {
+            self.is_cut =
+                !self.open.is_empty() && (ends_document(&text[start..]) || holds_secret(&text[start..]));
+            return start;
+        };
         let content = text[start..start + length].trim_end();
         if !self.open.is_empty() {
             self.pending.extend(find_secret_in(text, start..start + content.len()));
@@ -123,6 +129,11 @@ impl<'t> Reader<'t> {
         self.is_named = matches!(local(tag.name), "key" | "name" | "Key" | "Name") && is_secret_name(content);
         start + length
     }
+}
+
+/// Whether `rest` is nothing, or what ends the strings, objects and lists of a JSON text.
+fn ends_document(rest: &str) -> bool {
+    rest.bytes().all(|byte| byte.is_ascii_whitespace() || matches!(byte, b'"' | b'\\' | b'}' | b']'))
 }
 
 /// A name without its prefix.
