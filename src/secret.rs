@@ -12,6 +12,18 @@ const LEAST_KINDS: usize = 4;
 /// The longest piece that a token must not consist of.
 const MOST_REPEATED: usize = 8;
 
+/// Headers that carry a key, in lower case: OpenAI's form, Azure's, Anthropic's, Google's, Azure API Management's, Kong's,
+/// LiteLLM's.
+pub const KEY_HEADERS: [&str; 7] = [
+    "authorization",
+    "api-key",
+    "x-api-key",
+    "x-goog-api-key",
+    "ocp-apim-subscription-key",
+    "apikey",
+    "x-litellm-api-key",
+];
+
 /// What is wrong with a variable that is not there.
 pub const UNSET: &str = "is not set";
 

@@ -330,21 +330,12 @@ pub(super) mod patterns {
 
 /// `#[serde(with)]` of names of request headers with a conversation id.
 pub(super) mod headers {
+    use crate::secret::KEY_HEADERS;
     use hyper::http::HeaderName;
     use serde::{Deserialize, Deserializer, Serializer, de};
 
-    /// Headers with credentials: as a conversation id they would be sent back and logged.
-    const CREDENTIALS: [&str; 9] = [
-        "authorization",
-        "proxy-authorization",
-        "cookie",
-        "api-key",
-        "x-api-key",
-        "x-goog-api-key",
-        "ocp-apim-subscription-key",
-        "apikey",
-        "x-litellm-api-key",
-    ];
+    /// Further headers with credentials.
+    const CREDENTIALS: [&str; 2] = ["proxy-authorization", "cookie"];
 
     pub(crate) fn serialize<S: Serializer>(headers: &[HeaderName], out: S) -> Result<S::Ok, S::Error> {
         out.collect_seq(headers.iter().map(HeaderName::as_str))
@@ -365,7 +356,8 @@ pub(super) mod headers {
                     r#"expected the name of a header, such as "x-session-id", found {text:?}"#
                 ))
             })?;
-            if CREDENTIALS.contains(&name.as_str()) {
+            // As a conversation id they would be sent back and logged.
+            if KEY_HEADERS.iter().chain(&CREDENTIALS).any(|known| name == *known) {
                 return Err(de::Error::custom(format!(
                     "{name} carries a credential, which would be shown as the conversation's id"
                 )));

@@ -3,6 +3,7 @@
 //! and keeps nothing; `caller` decides who the caller is.
 
 use super::spelling::decoded;
+use crate::secret::KEY_HEADERS;
 use base64::Engine as _;
 use base64::alphabet::URL_SAFE;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
@@ -12,16 +13,6 @@ use hyper::http::{HeaderMap, HeaderName, Uri};
 use memchr::memmem::find;
 use std::borrow::Cow;
 
-/// Headers that carry a key: OpenAI's form, Azure's, Anthropic's, Google's, Azure API Management's, Kong's, LiteLLM's.
-const NAMES: [&str; 7] = [
-    "authorization",
-    "api-key",
-    "x-api-key",
-    "x-goog-api-key",
-    "ocp-apim-subscription-key",
-    "apikey",
-    "x-litellm-api-key",
-];
 /// Query parameters that carry one, besides those with the headers' names; `_` and `-` are equal.
 const PARAMETERS: [&str; 4] = ["key", "access-token", "token", "subscription-key"];
 /// The shortest credential that is searched for within other texts, in bytes: shorter ones are no secrets.
@@ -145,7 +136,7 @@ impl<'a> Credentials<'a> {
 
 /// Whether a header of this name carries a key. `_` equals `-`: CGI and WSGI do not distinguish them.
 pub(super) fn carries(name: &[u8]) -> bool {
-    NAMES.iter().any(|known| is_alike(name, known))
+    KEY_HEADERS.iter().any(|known| is_alike(name, known))
 }
 
 fn is_parameter(name: &[u8]) -> bool {
