@@ -191,7 +191,7 @@ fn has_stored<'a>(segments: impl Iterator<Item = &'a [u8]>) -> bool {
     })
 }
 
-/// The segments under which upstreams keep replies.
+/// The segments under which upstreams keep replies: one, or two that follow each other.
 const STORED: [&[&str]; 3] = [&["responses"], &["conversations"], &["chat", "completions"]];
 
 /// The bytes before the first one that `ends` them.

@@ -1,5 +1,5 @@
-//! The format of one log line that is not a request's: a JSON object, or text for people. Bounds the values that come from outside; the log
-//! defines the fields.
+//! The format of a log line that is no request's: a JSON object, or text for people. Bounds the values that come from
+//! outside; the log defines the fields.
 
 use super::bounded;
 use super::log::Level;

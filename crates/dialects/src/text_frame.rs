@@ -1,5 +1,5 @@
-//! A frame of a stream that says a text and no more. The next one mostly differs from it in that text alone: then its event
-//! is compared with this one and not parsed. Whoever reads it must find in both the same but for that.
+//! A frame of a stream that says a text and no more. The next event mostly differs from its event in that text alone: then
+//! it is compared with that event and not parsed. It is parsed wherever a reader of JSON could find anything else in it.
 
 use crate::codec::{Frame, FrameKind, Payload, ReplyEvent, ReplyEvents};
 use bytes::Bytes;

@@ -166,7 +166,7 @@ impl<'a> View<'a> {
     }
 
     /// The item at another position of its conversation.
-    pub(crate) fn other(&self, index: usize) -> Self {
+    pub(crate) fn item_at(&self, index: usize) -> Self {
         self.transcript.view(index)
     }
 

@@ -113,7 +113,7 @@ pub fn says_running(view: &View<'_>) -> bool {
 
 /// As [`says_running`], for the result at `position` of the conversation of `view`.
 pub fn result_says_running(view: &View<'_>, position: usize) -> bool {
-    says_running(&view.other(position))
+    says_running(&view.item_at(position))
 }
 
 fn text_says_running(text: Str, body: &[u8]) -> bool {

@@ -308,15 +308,18 @@ impl Loops {
             counts_empty && is_empty(view, &self.words) && !(is_silent(view) && acting.contains(&call.tool));
         let may_run = is_empty || trail.knows_tool(&call.tool);
         let is_known = may_run && trail.knows(&call.tool, call.arguments);
-        // Others that may run are looked at where they repeat a result. A block of a second call tells of one result alone.
-        let is_told = is_empty || is_known || self.block == 2;
-        let runs = (is_told || !may_run).then(|| may_run && says_running(view));
+        // Of all other results it is found out where one repeats another. Where the second call is blocked, the reason names
+        // the kind of the only result.
+        let is_asked_now = is_empty || is_known || self.block == 2;
+        let runs = (is_asked_now || !may_run).then(|| may_run && says_running(view));
         (call.answer, call.message) = (Answer::of(view), view.index);
         call.runs = runs.map_or_else(OnceLock::new, OnceLock::from);
-        call.kind = match () {
-            () if is_empty => Kind::Empty,
-            () if is_known && runs != Some(true) && has_failed(view) => Kind::Failed,
-            () => Kind::Useful,
+        call.kind = if is_empty {
+            Kind::Empty
+        } else if is_known && runs != Some(true) && has_failed(view) {
+            Kind::Failed
+        } else {
+            Kind::Useful
         };
     }
 

@@ -460,12 +460,9 @@ impl ReplyCodec for ChatReplies {
         } else {
             out.push(frame.raw.clone());
         }
-        let mut of = None;
-        for event in &frame.events {
-            match event {
-                ReplyEvent::Choice(choice) => of = Some(*choice),
-                ReplyEvent::Begin => of.into_iter().for_each(|choice| self.shown_of(choice).has_role = true),
-                _ => {}
+        for part in frame.parts() {
+            if part.events.iter().any(|event| matches!(event, ReplyEvent::Begin)) {
+                self.shown_of(part.choice).has_role = true;
             }
         }
     }
