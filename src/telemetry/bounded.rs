@@ -20,10 +20,22 @@ pub(super) fn name(raw: &str) -> Cow<'_, str> {
 
 /// Any other text: at most `max` characters.
 pub(super) fn text(raw: &str, max: usize) -> Cow<'_, str> {
-    if raw.len() <= max && raw.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()) {
+    if raw.len() <= max && is_plain(raw) {
         return Cow::Borrowed(raw);
     }
     Cow::Owned(cut(raw, max).map(|c| if is_hidden(c) { char::REPLACEMENT_CHARACTER } else { c }).collect())
+}
+
+/// Whether a text has only visible characters of ASCII and spaces. Reads it to its end, since a loop without a way out
+/// compiles to vector instructions.
+fn is_plain(raw: &str) -> bool {
+    raw.bytes().fold(true, |is_plain, byte| is_plain & matches!(byte, b' '..=b'~'))
+}
+
+/// Whether it is [plain](is_plain) and has nothing that JSON escapes.
+pub(super) fn is_plain_in_json(raw: &str) -> bool {
+    let is_plain = |byte| matches!(byte, b' '..=b'~') & (byte != b'"') & (byte != b'\\');
+    raw.bytes().fold(true, |all, byte| all & is_plain(byte))
 }
 
 /// Whether a text has at most `max` characters, all of them visible, so that it is shown as it is.

@@ -158,8 +158,7 @@ impl Members {
     /// A text, bounded.
     fn text(&mut self, key: &str, text: &str) {
         // Nearly every text is shown as it is, and has nothing to escape.
-        let is_plain = |byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
-        if text.len() > MAX_VALUE_CHARS || !text.bytes().all(is_plain) {
+        if text.len() > MAX_VALUE_CHARS || !bounded::is_plain_in_json(text) {
             return self.value(key, &bounded::text(text, MAX_VALUE_CHARS));
         }
         self.key(key);
