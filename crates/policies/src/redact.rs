@@ -33,6 +33,7 @@ mod phrases;
 mod rules;
 mod signs;
 mod value;
+mod words;
 
 pub use kept::{Redactor, Replacements};
 

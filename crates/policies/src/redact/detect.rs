@@ -4,10 +4,11 @@
 use super::lines::find_in_lines;
 use super::markup::find_in_markup;
 use super::members::find_in_members;
-use super::named::{may_be_named, may_name_secret, named, of_commands};
+use super::named::{named, of_commands};
 use super::phrases::{find_after_phrases, find_cookies};
 use super::rules::{Kind, RULES, Rule};
 use super::signs::Signs;
+use super::words::Words;
 use memchr::memmem;
 use model::memo::Derived;
 use model::plan::placeholders::{Occurrence, merged};
@@ -125,21 +126,28 @@ impl Detector {
             self.add(values.map(|value| value.range()), What::Own(at), text, &mut found);
         }
         if self.kinds.contains(&Kind::Secret) {
-            self.add(private_keys(text), What::Kind(Kind::Secret), text, &mut found);
-            if may_be_named(text) {
+            if memmem::find(text.as_bytes(), BEGIN.as_bytes()).is_some() {
+                self.add(private_keys(text), What::Kind(Kind::Secret), text, &mut found);
+                *goes_on |= is_key_open(text);
+            }
+            let words = Words::of(text);
+            if words.has_name || words.has_other_name {
                 self.add(named(text), What::Kind(Kind::Secret), text, &mut found);
             }
             self.add(of_commands(text), What::Kind(Kind::Secret), text, &mut found);
-            self.add(find_after_phrases(text), What::Kind(Kind::Secret), text, &mut found);
-            self.add(find_cookies(text).into_iter(), What::Kind(Kind::Secret), text, &mut found);
+            if words.has_phrase {
+                self.add(find_after_phrases(text), What::Kind(Kind::Secret), text, &mut found);
+            }
+            if words.has_cookie {
+                self.add(find_cookies(text).into_iter(), What::Kind(Kind::Secret), text, &mut found);
+            }
             // Markup and lines are read for what a name in them calls a secret.
-            if may_name_secret(text) {
+            if words.has_name {
                 for (values, is_open) in [find_in_markup(text), find_in_lines(text)] {
                     self.add(values.into_iter(), What::Kind(Kind::Secret), text, &mut found);
                     *goes_on |= is_open;
                 }
             }
-            *goes_on |= is_key_open(text);
         }
         let signs = Signs::of(text);
         for rule in RULES.iter().filter(|rule| self.kinds.contains(&rule.kind) && (rule.may_be_in)(&signs)) {

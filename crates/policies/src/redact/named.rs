@@ -44,10 +44,6 @@ pub(super) static NEXT_VALUE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::
 /// A name alone.
 pub(super) static NAME: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(&format!("(?i){NAMES}$")).ok());
 
-/// What every name of a secret has.
-pub(super) static NAME_PART: LazyLock<Option<Regex>> =
-    LazyLock::new(|| Regex::new("(?i-u)key|secret|token|pass|pwd").ok());
-
 /// A longer name is none, in bytes.
 const LONGEST_NAME: usize = 128;
 /// A shorter value is none, in bytes.
@@ -59,16 +55,6 @@ const JUDGED: usize = 256;
 const LEAST_BITS: f64 = 3.0;
 /// Most characters of quotes before a value, with the backslashes of a document in a document.
 const MOST_QUOTES: usize = 8;
-
-/// Whether a name of a secret may be in the text.
-pub(super) fn may_name_secret(text: &str) -> bool {
-    NAME_PART.as_ref().is_none_or(|part| part.is_match(text))
-}
-
-/// As [`may_name_secret`], also with the two letters that are a `k` and an `s` in another case.
-pub(super) fn may_be_named(text: &str) -> bool {
-    may_name_secret(text) || ["\u{212a}", "\u{17f}"].iter().any(|letter| text.contains(letter))
-}
 
 /// Whether the member of a document with this name has a secret as its value.
 pub(super) fn is_secret_name(name: &str) -> bool {

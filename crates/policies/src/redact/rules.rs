@@ -6,6 +6,7 @@ use super::expressions::is_variable;
 use super::named;
 use super::phrases;
 use super::signs::{self, Signs};
+use super::words;
 use regex::Regex;
 use serde::Deserialize;
 use std::sync::LazyLock;
@@ -66,6 +67,7 @@ pub(super) fn compile() {
     LazyLock::force(&phrases::PHRASES);
     LazyLock::force(&phrases::COOKIES);
     LazyLock::force(&signs::PREFIX);
+    LazyLock::force(&words::SEARCH);
 }
 
 type Written = (Kind, &'static str, fn(&str) -> Option<usize>, fn(&Signs<'_>) -> bool);
@@ -187,6 +189,6 @@ mod tests {
         assert_eq!(RULES.len(), WRITTEN.len());
         assert!(named::PATTERN.is_some() && named::NAME.is_some() && named::NEXT_VALUE.is_some());
         assert!(signs::PREFIX.is_some());
-        assert!(named::COMMAND.is_some() && named::ARGUMENT.is_some() && named::NAME_PART.is_some());
+        assert!(named::COMMAND.is_some() && named::ARGUMENT.is_some());
     }
 }

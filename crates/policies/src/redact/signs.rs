@@ -28,7 +28,7 @@ impl<'t> Signs<'t> {
         let mut signs = Self { text, most_digits: 0, has_account: false };
         let bytes = text.as_bytes();
         let mut at = 0;
-        while let Some(digit) = bytes[at..].iter().position(u8::is_ascii_digit) {
+        while let Some(digit) = first_digit(&bytes[at..]) {
             let (start, mut digits) = (at + digit, 0);
             at = start;
             while let Some(byte) = bytes.get(at).filter(|byte| is_of_number(**byte)) {
@@ -77,6 +77,14 @@ pub(super) fn has_parameter(text: &str) -> bool {
         matches!(first, Some(b'x' | b's' | b'h' | b'a' | b'j' | 0xc5))
     };
     memchr::memchr3_iter(b'?', b'&', b';', bytes).any(begins)
+}
+
+/// Where the first digit is. Pieces without one are looked at as a whole.
+fn first_digit(bytes: &[u8]) -> Option<usize> {
+    const PIECE: usize = 32;
+    let has_digit = |piece: &[u8]| piece.iter().fold(false, |has, byte| has | byte.is_ascii_digit());
+    let start = PIECE * bytes.chunks(PIECE).position(has_digit)?;
+    bytes[start..].iter().position(u8::is_ascii_digit).map(|digit| start + digit)
 }
 
 /// Whether a byte may be in a number of a card or a phone: digits, and separators with the bytes of the two blanks that are

@@ -9,6 +9,9 @@ const SHELL_QUOTES: [&str; 2] = [r"'\''", r#"'"'"'"#];
 /// `text` without one level of its escapes, and where its bytes come from; `None` where there are none.
 pub(super) fn resolve(text: &str) -> Option<(String, Runs)> {
     let bytes = text.as_bytes();
+    if !may_be_escaped(bytes) {
+        return None;
+    }
     let (mut out, mut runs, mut done) = (String::new(), Runs::default(), 0);
     let mut at = 0;
     let is_first = |byte: &u8| matches!(byte, b'\\' | b'%' | b'\'' | b'&');
@@ -33,6 +36,13 @@ pub(super) fn resolve(text: &str) -> Option<(String, Runs)> {
     }
     out.push_str(&text[done..]);
     Some((out, runs))
+}
+
+/// Whether the text may hold an escape.
+fn may_be_escaped(bytes: &[u8]) -> bool {
+    let [_, without_backslash] = SHELL_QUOTES;
+    memchr::memchr3(b'\\', b'%', b'&', bytes).is_some()
+        || memchr::memmem::find(bytes, without_backslash.as_bytes()).is_some()
 }
 
 /// The escape that begins `text`: its length in bytes, and what it means.
