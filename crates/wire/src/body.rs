@@ -6,6 +6,7 @@
 mod block;
 mod string;
 
+use crate::piece::before_escape_or_end;
 use std::ops::Range;
 
 /// How deep objects and arrays may nest in what is read by recursion: serde_json refuses at the same depth.
@@ -253,9 +254,25 @@ impl<'a> Scanner<'a> {
         if !self.next_value(b'}')? {
             return Ok(None);
         }
+        if let Some(key) = self.plain_key() {
+            return Ok(Some(key));
+        }
         let key = self.string()?;
         self.expect(b':')?;
         Ok(Some(key))
+    }
+
+    /// Passes a key as most are written: short, without escapes, and with no white space around it.
+    #[inline(always)]
+    fn plain_key(&mut self) -> Option<Str> {
+        let (quote, after) = self.text.get(self.at..)?.split_first()?;
+        let length = before_escape_or_end(after.first_chunk()?);
+        if *quote != b'"' || after.get(length..length + 2)? != b"\":" {
+            return None;
+        }
+        let span = Span::new(self.at + 1, self.at + 1 + length);
+        self.at += length + 3;
+        Some(Str { span, ..Str::default() })
     }
 
     /// Whether another element follows; at the end of the array it is left.

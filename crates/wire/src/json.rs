@@ -16,6 +16,7 @@ pub fn decode<'a>(string: Str, text: &'a [u8]) -> Cow<'a, str> {
 }
 
 /// The bytes of a string read from `text`, to be compared with a name.
+#[inline]
 pub fn decode_bytes<'a>(string: Str, text: &'a [u8]) -> Cow<'a, [u8]> {
     let raw = string.raw(text);
     if string.escaped { Cow::Owned(unescape(raw).into_bytes()) } else { Cow::Borrowed(raw) }
@@ -178,7 +179,7 @@ fn canonical_object(scanner: &mut Scanner<'_>, out: &mut Vec<u8>) -> Result<(), 
     scanner.object()?;
     out.push(b'{');
     let start = out.len();
-    let mut members: Vec<Written> = Vec::new();
+    let mut members: Vec<Written> = Vec::with_capacity(4);
     while let Some(key) = scanner.member()? {
         if !members.is_empty() {
             out.push(b',');

@@ -1,30 +1,45 @@
 //! Sixteen bytes looked at together by arithmetic: quicker than a search of the standard kind where what is sought is near.
 
-/// Bytes that are looked at together.
-pub(crate) const PIECE: usize = 16;
+/// Bytes that are looked at together, in two halves.
+pub(crate) const PIECE: usize = 2 * HALF;
+const HALF: usize = size_of::<u64>();
 
-const ONES: u128 = u128::MAX / 0xff;
-const HIGHEST: u128 = ONES << 7;
+const ONES: u64 = u64::MAX / 0xff;
+const HIGHEST: u64 = ONES << 7;
 
 /// How many bytes are before the first backslash; all, if there is none.
+#[inline]
 pub(crate) fn before_backslash(piece: &[u8; PIECE]) -> usize {
-    first(marks(piece, b'\\'))
+    first(piece, |half| marks(half, b'\\'))
 }
 
 /// How many bytes are before the first backslash or quote; all, if there is none.
+#[inline]
 pub(crate) fn before_escape_or_end(piece: &[u8; PIECE]) -> usize {
-    first(marks(piece, b'\\') | marks(piece, b'"'))
+    first(piece, |half| marks(half, b'\\') | marks(half, b'"'))
 }
 
 /// The highest bit of the first byte that is `sought`, perhaps those of some after it, and of none before it.
-fn marks(piece: &[u8; PIECE], sought: u8) -> u128 {
+#[inline]
+fn marks(half: u64, sought: u8) -> u64 {
     // What is sought is 0 here. Subtracting 1 from every byte borrows at the first 0 first.
-    let bytes = u128::from_le_bytes(*piece) ^ (ONES * u128::from(sought));
+    let bytes = half ^ (ONES * u64::from(sought));
     bytes.wrapping_sub(ONES) & !bytes & HIGHEST
 }
 
-fn first(marks: u128) -> usize {
-    (marks.trailing_zeros() / u8::BITS) as usize
+/// How many bytes are before the first that has a mark; all, if none has.
+#[inline]
+fn first(piece: &[u8; PIECE], marks: impl Fn(u64) -> u64) -> usize {
+    let (halves, _) = piece.as_chunks::<HALF>();
+    let mut before = 0;
+    for half in halves {
+        let marks = marks(u64::from_le_bytes(*half));
+        if marks != 0 {
+            return before + (marks.trailing_zeros() / u8::BITS) as usize;
+        }
+        before += HALF;
+    }
+    before
 }
 
 #[cfg(test)]
