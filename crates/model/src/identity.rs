@@ -140,14 +140,12 @@ impl HashKey {
         let mut filled = 1;
         for part in parts {
             let length = (part.len() as u64).to_le_bytes();
-            if filled + length.len() + part.len() > JOINED_BYTES {
+            if filled + length.len() > JOINED_BYTES {
                 hasher.append(&joined[..filled]);
                 filled = 0;
             }
-            if let Some(place) = joined[filled..].first_chunk_mut() {
-                *place = length;
-                filled += length.len();
-            }
+            joined[filled..filled + length.len()].copy_from_slice(&length);
+            filled += length.len();
             match joined.get_mut(filled..filled + part.len()) {
                 Some(place) => {
                     place.copy_from_slice(part);

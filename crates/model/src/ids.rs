@@ -17,54 +17,85 @@ pub fn is_random(id: &[u8], name: &str) -> bool {
     let text = has_name.then(|| std::str::from_utf8(id).ok()).flatten();
     let without_name = text.map(|id| id.replace(name, "-"));
     let id = without_name.as_ref().map_or(id, |id| id.as_bytes());
-    let runs = id.split(|byte| !byte.is_ascii_alphanumeric());
-    runs.map(bits).sum::<f64>() >= LEAST_BITS
+    let (mut bits, mut run) = (0.0, Run::default());
+    for byte in id {
+        match CLASSES[usize::from(*byte)] {
+            OTHER => bits += std::mem::take(&mut run).bits(),
+            class => run.add(class),
+        }
+    }
+    bits + run.bits() >= LEAST_BITS
 }
 
-/// About how many bits a run of letters and digits holds. A random run changes between digits, small and capital
-/// letters every few characters; a word with a number after it changes once.
-fn bits(run: &[u8]) -> f64 {
-    let (mut seen, mut changes, mut before) = (0, 0, None);
-    for byte in run {
-        let class = class(*byte);
-        seen |= class;
-        changes += usize::from(before.is_some_and(|before| before != class));
-        before = Some(class);
+/// A run of letters and digits.
+#[derive(Default)]
+struct Run {
+    length: usize,
+    /// The classes in it.
+    seen: u8,
+    /// How often the class changes.
+    changes: usize,
+    last: u8,
+}
+
+impl Run {
+    fn add(&mut self, class: u8) {
+        self.seen |= class;
+        self.changes += usize::from(self.length > 0 && (self.last ^ class) & ALL != 0);
+        self.last = class;
+        self.length += 1;
     }
-    // The binary logarithms of the sizes of the alphabets: 10, 62, 16, 36 and 52.
-    let bits_of_one = match seen {
-        DIGIT if run.len() >= LEAST_DIGITS => 3.32,
-        ALL if changes >= 2 => 5.95,
-        DIGIT_SMALL | DIGIT_LARGE if changes >= 2 => {
-            if run.iter().all(u8::is_ascii_hexdigit) {
-                4.0
-            } else {
-                5.17
+
+    /// About how many bits it holds. A random run changes between digits, small and capital letters every few characters; a
+    /// word with a number after it changes once.
+    fn bits(&self) -> f64 {
+        // The binary logarithms of the sizes of the alphabets: 10, 62, 16, 36 and 52.
+        let bits_of_one = match self.seen & ALL {
+            DIGIT if self.length >= LEAST_DIGITS => 3.32,
+            ALL if self.changes >= 2 => 5.95,
+            DIGIT_SMALL | DIGIT_LARGE if self.changes >= 2 => {
+                if self.seen & NOT_HEX == 0 {
+                    4.0
+                } else {
+                    5.17
+                }
             }
-        }
-        // Words in camel case change less often.
-        SMALL_LARGE if changes * 3 >= run.len() => 5.7,
-        _ => return 0.0,
-    };
-    run.len() as f64 * bits_of_one
+            // Words in camel case change less often.
+            SMALL_LARGE if self.changes * 3 >= self.length => 5.7,
+            _ => return 0.0,
+        };
+        self.length as f64 * bits_of_one
+    }
 }
 
 /// Classes of letters and digits, one bit each, and sets of them.
 const DIGIT: u8 = 1;
 const SMALL: u8 = 2;
 const LARGE: u8 = 4;
+/// It is no digit of a hexadecimal number.
+const NOT_HEX: u8 = 8;
+/// Neither a letter nor a digit.
+const OTHER: u8 = 0;
 const DIGIT_SMALL: u8 = DIGIT | SMALL;
 const DIGIT_LARGE: u8 = DIGIT | LARGE;
 const SMALL_LARGE: u8 = SMALL | LARGE;
 const ALL: u8 = DIGIT | SMALL | LARGE;
 
-fn class(byte: u8) -> u8 {
-    match byte {
-        b'0'..=b'9' => DIGIT,
-        b'A'..=b'Z' => LARGE,
-        _ => SMALL,
+static CLASSES: [u8; 256] = {
+    let (mut classes, mut byte) = ([OTHER; 256], 0);
+    while byte < classes.len() {
+        classes[byte] = match byte as u8 {
+            b'0'..=b'9' => DIGIT,
+            b'A'..=b'F' => LARGE,
+            b'a'..=b'f' => SMALL,
+            b'G'..=b'Z' => LARGE | NOT_HEX,
+            b'g'..=b'z' => SMALL | NOT_HEX,
+            _ => OTHER,
+        };
+        byte += 1;
     }
-}
+    classes
+};
 
 #[cfg(test)]
 mod tests {
