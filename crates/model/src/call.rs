@@ -109,7 +109,7 @@ impl Arguments {
     pub fn text<'a>(&self, body: &'a [u8]) -> Cow<'a, str> {
         match self {
             Self::Text(text) => decode(*text, body),
-            Self::Value(span) => String::from_utf8_lossy(span.of(body)),
+            Self::Value(span) => decode(Str { span: *span, ..Str::default() }, body),
             Self::Absent | Self::Null(_) => "".into(),
         }
     }

@@ -1,7 +1,7 @@
 //! The calls of a conversation, paired with their results by id and, where ids repeat or are missing, by position;
 //! the key of each call, and the digest of what the model saw before it. Knows no policy and no time of its own.
 
-use super::context::{content_hash, context_after, context_without_ids_after};
+use super::context::{content_hash, context_after, context_without_ids_after, hash_of_nothing, says_nothing};
 use super::identity::{CallKey, Domain, Hash, HashKey, Identity};
 use super::ids::is_random;
 use super::memo::Memo;
@@ -42,7 +42,7 @@ pub struct CallFacts {
     /// The tool that it means: a declared one if the name is near ([`DeclaredNames::meant`]), else the name as the model wrote it.
     pub name: Arc<str>,
     /// The name as the model wrote it, where that differs.
-    written_name: Option<String>,
+    written_name: Option<Arc<str>>,
     /// The hash of its canonical arguments.
     pub arguments: Hash,
     /// Its arguments as the request holds them, copied.
@@ -114,9 +114,9 @@ impl Call {
             .enumerate();
         let calls = calls.map(|(nth, call)| {
             let has_random_id = is_random(&self.id, &call.name);
-            let (name, written_name) = meant_name(call.name, declared);
+            let (name, written_name) = meant_name(&call.name, declared);
             Self::new(CallFacts {
-                name: name.into(),
+                name,
                 written_name,
                 has_random_id,
                 arguments: canonical_hash(&call.arguments, key),
@@ -131,12 +131,15 @@ impl Call {
 }
 
 /// The name of the tool that a call of `name` means, and the name as the model wrote it, where that differs.
-fn meant_name(name: String, declared: &DeclaredNames<Cow<'_, str>>) -> (String, Option<String>) {
-    match declared.meant(&name).filter(|meant| *meant != name) {
-        Some(meant) => (meant.to_owned(), Some(name)),
-        None => (name, None),
+fn meant_name(name: &str, declared: &DeclaredNames<Cow<'_, str>>) -> (Arc<str>, Option<Arc<str>>) {
+    match declared.meant(name).filter(|meant| *meant != name) {
+        Some(meant) => (meant.into(), Some(name.into())),
+        None => (name.into(), None),
     }
 }
+
+/// So many calls are searched for one of the same name: most conversations call few tools.
+const SEARCHED_FOR_NAME: usize = 8;
 
 /// All calls, and the messages that answer them.
 #[derive(Clone, Debug, Default)]
@@ -218,8 +221,9 @@ impl PairedCalls {
         let mut paired = known.unwrap_or(&nothing).with_room(transcript);
         let kept = checkpoint.filter(|checkpoint| checkpoint.calls.get().is_none());
         let declared = LazyCell::new(|| DeclaredNames::new(tool_names(transcript)));
+        let nothing_said = LazyCell::new(|| hash_of_nothing(&transcript.identity.key));
         for index in paired.by_message.len()..transcript.len() {
-            paired.add(transcript.view(index), &declared);
+            paired.add(transcript.view(index), &declared, &nothing_said);
             let kept = kept.filter(|kept| kept.notes.len() == index + 1 && !paired.is_unsettled);
             if let Some(kept) = kept {
                 let (tools, conversation) = (names_hash(transcript), OnceLock::new());
@@ -241,8 +245,13 @@ impl PairedCalls {
         Self { calls, by_message, open: self.open.clone(), ..*self }
     }
 
-    /// Adds the next message.
-    fn add<'a>(&mut self, view: View<'_>, declared: &impl Deref<Target = DeclaredNames<Cow<'a, str>>>) {
+    /// Adds the next message. `nothing_said`: see [`hash_of_nothing`].
+    fn add<'a>(
+        &mut self,
+        view: View<'_>,
+        declared: &impl Deref<Target = DeclaredNames<Cow<'a, str>>>,
+        nothing_said: &impl Deref<Target = Hash>,
+    ) {
         let View { index, message, body, note, transcript, .. } = view;
         let mut place = MessageCalls { context_before: self.context, ..MessageCalls::default() };
         place.first = self.calls.len();
@@ -256,7 +265,6 @@ impl PairedCalls {
                             continue;
                         }
                     }
-                    let declared: &DeclaredNames<_> = declared;
                     let facts = self.read_call(call, view, declared);
                     let mut call =
                         Call::new(CallFacts { message: index, position: made, index: nth, ..facts });
@@ -280,26 +288,30 @@ impl PairedCalls {
         }
         place.end = self.calls.len();
         let key = &transcript.identity.key;
-        let content = note.content.get_or_init(|| content_hash(message, body, key).0);
-        self.add_to_contexts(place, Hash(*content), key);
+        let content = match says_nothing(message) {
+            true => **nothing_said,
+            false => Hash(*note.content.get_or_init(|| content_hash(message, body, key).0)),
+        };
+        self.add_to_contexts(place, content, key);
         self.by_message.push(place);
     }
 
     /// The next call, without its place in its message.
-    fn read_call(
+    fn read_call<'a>(
         &self,
         call: &ToolCall,
         view: View<'_>,
-        declared: &DeclaredNames<Cow<'_, str>>,
+        declared: &impl Deref<Target = DeclaredNames<Cow<'a, str>>>,
     ) -> CallFacts {
         let (body, identity) = (view.body, view.identity());
         let id: Box<[u8]> = call.id.map_or_else(Box::default, |id| decode_bytes(id, body).into());
-        let written = call.full_name(body).map_or_else(String::new, Cow::into_owned);
+        let written = call.full_name(body).unwrap_or_default();
         let arguments = arguments_hash_of(&call.arguments, body, identity, view.memo());
         let key = identity.call_key(self.root, &id, &written, arguments);
         let key_without_id = identity.key_without_id(self.context_without_ids, &written, arguments);
         let has_random_id = is_random(&id, &written);
-        let (name, written_name) = meant_name(written, declared);
+        let (name, written_name) =
+            self.known_name(&written).unwrap_or_else(|| meant_name(&written, declared));
         CallFacts {
             message: view.index,
             position: 0,
@@ -310,11 +322,18 @@ impl PairedCalls {
             context: self.context,
             id,
             has_random_id,
-            name: name.into(),
+            name,
             written_name,
             arguments,
             written_arguments: Arc::new(call.arguments.cut_out(body)),
         }
+    }
+
+    /// As [`meant_name`], from one of the last calls, where one has this name too.
+    fn known_name(&self, written: &str) -> Option<(Arc<str>, Option<Arc<str>>)> {
+        let mut near = self.calls.iter().rev().take(SEARCHED_FOR_NAME);
+        let known = near.find(|call| call.written_name() == written)?;
+        Some((Arc::clone(&known.name), known.written_name.clone()))
     }
 
     /// Adds a message with this content to the digests of what the model saw. A result belongs to the call that it

@@ -43,8 +43,32 @@ pub(super) fn context_without_ids_after<'a>(
     Hash(calls.fold(after, |before, (tool, arguments)| combine(combine(before, arguments.0), name(tool))))
 }
 
+/// Whether a message is the assistant's and has no content: most of those that call tools. They all have one
+/// [`content_hash`].
+pub(super) fn says_nothing(message: &Message) -> bool {
+    message.role == Role::Assistant
+        && match &message.content {
+            Content::Absent | Content::Null(_) => true,
+            Content::Parts { parts, .. } => parts.is_empty(),
+            Content::Text(_) | Content::Other(_) => false,
+        }
+}
+
+/// The content hash of every message that [`says_nothing`].
+pub(super) fn hash_of_nothing(key: &HashKey) -> Hash {
+    key.hash(Domain::Context, &[ASSISTANT])
+}
+
+const ASSISTANT: &[u8] = b"assistant";
+
 /// The hash of a message's content, without its calls and without ids.
 pub(super) fn content_hash(message: &Message, body: &[u8], key: &HashKey) -> Hash {
+    // Results are hashed as written: a client always sends a result in the same form, and most bytes of a conversation
+    // are results. The deprecated form has no id.
+    if let (Role::Tool, Content::Text(text), Some(_)) = (message.role, &message.content, message.tool_call_id)
+    {
+        return key.hash(Domain::Context, &[b"tool", b"text", text.raw(body)]);
+    }
     let named = |tag: &'static [u8], text: Option<_>| {
         text.map(|text| [Piece::Borrowed(tag), decode_bytes(text, body)]).into_iter().flatten()
     };
@@ -57,16 +81,13 @@ pub(super) fn content_hash(message: &Message, body: &[u8], key: &HashKey) -> Has
             add_content(&message.content, body, &mut pieces);
         }
         Role::Assistant => {
-            pieces.push(b"assistant".into());
+            pieces.push(ASSISTANT.into());
             add_content(&message.content, body, &mut pieces);
         }
         Role::Tool => {
             pieces.push(b"tool".into());
-            // The deprecated form has no id.
             pieces.extend(named(b"name", message.name.filter(|_| message.tool_call_id.is_none())));
             match &message.content {
-                // Results are hashed as written: a client always sends a result in the same form, and most bytes of a
-                // conversation are results.
                 Content::Text(text) => pieces.extend([Piece::Borrowed(b"text"), text.raw(body).into()]),
                 other => add_content(other, body, &mut pieces),
             }

@@ -72,8 +72,8 @@ pub struct Part {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Calls(Option<Arc<[ToolCall]>>);
 
-impl From<Vec<ToolCall>> for Calls {
-    fn from(calls: Vec<ToolCall>) -> Self {
+impl From<&[ToolCall]> for Calls {
+    fn from(calls: &[ToolCall]) -> Self {
         Self((!calls.is_empty()).then(|| calls.into()))
     }
 }

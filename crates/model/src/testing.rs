@@ -261,7 +261,7 @@ impl SampleRequest {
             span: self.since(start),
             role: item.role,
             content,
-            calls: Calls::from(calls),
+            calls: Calls::from(&*calls),
             tool_call_id,
             name: None,
             odd,

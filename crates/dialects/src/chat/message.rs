@@ -5,6 +5,7 @@ use super::call::{parse_call, parse_legacy_call};
 use crate::content::{MOST_PARTS, parse_content};
 use model::call::ToolCall;
 use model::message::{Calls, Content, Message, Part, Role};
+use smallvec::SmallVec;
 use wire::body::{Fault, Kind, Scanner, Span};
 use wire::json::{decode, decode_bytes, in_one_case};
 use wire::members::{SeenMembers, string_or_skip};
@@ -82,7 +83,7 @@ fn parse_member(
             let call = parse_legacy_call(scanner)?;
             // Clients send replies back with the placeholders that came in them.
             if let Some(call) = call.filter(|call| !call.is_placeholder(scanner.text())) {
-                message.calls.add(Calls::from(vec![call]));
+                message.calls.add(Calls::from(&[call][..]));
             }
         }
         b"tool_call_id" => {
@@ -131,7 +132,8 @@ fn parse_calls(scanner: &mut Scanner<'_>) -> Result<Calls, Fault> {
         return Ok(Calls::default());
     }
     scanner.array()?;
-    let mut calls = Vec::new();
+    // Most messages with calls have one.
+    let mut calls = SmallVec::<[ToolCall; 1]>::new();
     while scanner.element()? {
         calls.push(parse_call(scanner)?);
         if calls.len() > MOST_PARTS {
@@ -141,7 +143,7 @@ fn parse_calls(scanner: &mut Scanner<'_>) -> Result<Calls, Fault> {
     // A placeholder with an id may have got a result, which must stay paired with it.
     let has_id = |call: &ToolCall| call.id.is_some_and(|id| !id.span.is_empty());
     calls.retain(|call| has_id(call) || !call.is_placeholder(scanner.text()));
-    Ok(calls.into())
+    Ok(Calls::from(&*calls))
 }
 
 /// The types of parts that hold text. The latter two are those of the Responses API, which some servers take here too.

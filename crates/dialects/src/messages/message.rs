@@ -4,6 +4,7 @@
 use super::block::{Block, BlockKind, parse_blocks};
 use model::call::ToolCall;
 use model::message::{Calls, Content, Message, Part, Role};
+use smallvec::SmallVec;
 use wire::body::{Fault, Kind, Scanner, Span, Str};
 use wire::json::decode_bytes;
 use wire::members::{SeenMembers, differs_in_case};
@@ -102,11 +103,12 @@ impl WireMessage {
             }
         };
         let is_call = |block: &&Block| self.role == Role::Assistant && block.kind == BlockKind::Call;
-        let calls: Vec<ToolCall> = self.blocks().iter().filter(is_call).map(|block| block.call).collect();
+        let calls: SmallVec<[ToolCall; 1]> =
+            self.blocks().iter().filter(is_call).map(|block| block.call).collect();
         let has = |kind| self.blocks().iter().any(|block| block.kind == kind);
         Message {
             content,
-            calls: Calls::from(calls),
+            calls: Calls::from(&*calls),
             seals: has(BlockKind::Compaction),
             reasons: self.role == Role::Assistant && has(BlockKind::Thinking),
             ..self.item(self.span)

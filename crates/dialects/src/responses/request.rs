@@ -11,6 +11,7 @@ use model::message::{Calls, Content, Message, Part, Role};
 use model::request::{Choice, Request, Tool};
 use model::source::{Origin, Source};
 use serde_json::Value;
+use smallvec::SmallVec;
 use std::sync::Arc;
 use wire::body::{Fault, Kind, Scanner, Span, Str};
 use wire::json::{decode, decode_bytes, in_one_case};
@@ -176,7 +177,7 @@ fn settle_shell_calls(request: &mut Request) {
         let Some(message) = request.messages.get_mut(at) else { continue };
         let mut calls: Vec<ToolCall> = message.calls.iter().copied().chain([call]).collect();
         calls.sort_by_key(|call| call.span.start);
-        message.calls = calls.into();
+        message.calls = Calls::from(&*calls);
     }
 }
 
@@ -365,7 +366,7 @@ pub(super) fn is_reference(item: &[u8]) -> bool {
 struct Group {
     span: Option<Span>,
     parts: Vec<Part>,
-    calls: Vec<ToolCall>,
+    calls: SmallVec<[ToolCall; 1]>,
     /// See [`Request::in_containers`].
     in_containers: Vec<ToolCall>,
     odd: bool,
@@ -407,7 +408,7 @@ impl Group {
         request.in_containers.extend(in_containers.into_iter().map(|call| (at, call)));
         let content = if speaks { Content::Parts { span, parts } } else { Content::Absent };
         let mut message = message(span, Role::Assistant, content);
-        (message.calls, message.odd, message.seals) = (calls.into(), odd, seals);
+        (message.calls, message.odd, message.seals) = (Calls::from(&*calls), odd, seals);
         request.messages.push(message);
     }
 }
