@@ -8,6 +8,7 @@ use super::histories::NamedMessages;
 use super::known_tools::KnownTools;
 use super::memo::Derived;
 use super::message::{Message, Role};
+use super::outcome::Likenesses;
 use super::request::{Request, Tool};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -43,6 +44,8 @@ pub struct Note {
     pub most: AtomicU64,
     /// A hash of its content for the model.
     pub content: OnceLock<u128>,
+    /// Of a result: in what it differs from earlier ones.
+    pub(crate) likenesses: Likenesses,
 }
 
 /// The member `messages`.
@@ -141,6 +144,11 @@ const MORE: usize = 32;
 impl Note {
     fn copy(&self) -> Self {
         let copy = |number: &AtomicU64| AtomicU64::new(number.load(Ordering::Relaxed));
-        Self { counted: copy(&self.counted), most: copy(&self.most), content: self.content.clone() }
+        Self {
+            counted: copy(&self.counted),
+            most: copy(&self.most),
+            content: self.content.clone(),
+            likenesses: self.likenesses.copy(),
+        }
     }
 }

@@ -42,6 +42,7 @@ use calls::{Call, PairedCalls};
 use identity::{Domain, Hash, Identity};
 use known_tools::KnownTools;
 use memo::Memo;
+use outcome::Likeness;
 use released::{Releases, times};
 use source::{CLIENT, ItemId, Order, Origin, Source, SourceBytes};
 use std::borrow::Cow;
@@ -168,6 +169,15 @@ impl<'a> View<'a> {
     /// The item at another position of its conversation.
     pub(crate) fn item_at(&self, index: usize) -> Self {
         self.transcript.view(index)
+    }
+
+    /// The likeness of this result to an `earlier` one, found out by `compare` if it is not known. Of the client's items
+    /// alone it is kept: the others may be at the same positions in another request.
+    pub(crate) fn likeness_to(&self, earlier: &Self, compare: impl FnOnce() -> Likeness) -> Likeness {
+        if self.id.source != CLIENT || earlier.id.source != CLIENT {
+            return compare();
+        }
+        self.note.likenesses.to(earlier.id.index, compare)
     }
 
     /// Whether the client sends more before the model's next reply.
@@ -568,7 +578,7 @@ impl Transcript {
                     calls.for_each(|call| read(&Event::Call(call)));
                 }
                 Role::Tool => {
-                    read(&Event::Result(self.result(index)));
+                    read(&Event::Result(self.result(view)));
                     if self.calls.completes_group(index) {
                         read(&Event::ResultsComplete(view));
                     }
@@ -580,15 +590,16 @@ impl Transcript {
     /// The results among the messages from `first` on.
     pub fn results_from(&self, first: usize) -> impl Iterator<Item = ToolResult<'_>> {
         let tools = (first..self.len()).filter(|index| self.message(*index).role == Role::Tool);
-        tools.map(|index| self.result(index))
+        tools.map(|index| self.result(self.view(index)))
     }
 
-    fn result(&self, index: usize) -> ToolResult<'_> {
-        let call = self.calls.answered_by(index);
-        let is_new = self.last_assistant.is_none_or(|last| last < index);
+    /// The result that the tool message in `view` is.
+    fn result<'a>(&'a self, view: View<'a>) -> ToolResult<'a> {
+        let call = self.calls.answered_by(view.index);
+        let is_new = self.last_assistant.is_none_or(|last| last < view.index);
         let released_ms = call.and_then(|call| call.released_ms).filter(|_| is_new);
         let took_ms = released_ms.map(|at_ms| self.now_ms.saturating_sub(at_ms));
-        ToolResult { view: self.view(index), call, took_ms }
+        ToolResult { view, call, took_ms }
     }
 
     /// The item at `index`, without its bytes.

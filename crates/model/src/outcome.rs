@@ -12,6 +12,7 @@ mod unknown;
 
 pub use self::answer::{Answer, Following};
 pub use self::likeness::Likeness;
+pub(crate) use self::likeness::Likenesses;
 
 use self::failure::{END_BYTES, LONGEST_JSON, json_reports_failure, object_reports_failure, reports_failure};
 use super::View;
@@ -114,6 +115,17 @@ pub fn says_running(view: &View<'_>) -> bool {
 /// As [`says_running`], for the result at `position` of the conversation of `view`.
 pub fn result_says_running(view: &View<'_>, position: usize) -> bool {
     says_running(&view.item_at(position))
+}
+
+/// As [`Answer::likeness`], of results each with its position in the conversation of `view`. What an earlier request has
+/// found out is not found out again.
+pub fn likeness_of_results(
+    view: &View<'_>,
+    (position, answer): (usize, &Answer),
+    (earlier, other): (usize, &Answer),
+) -> Likeness {
+    let compare = || answer.likeness(other, view.sources());
+    view.item_at(position).likeness_to(&view.item_at(earlier), compare)
 }
 
 fn text_says_running(text: Str, body: &[u8]) -> bool {
@@ -237,7 +249,8 @@ mod tests {
     use crate::Transcript;
     use crate::identity::{Hash, HashKey, Identity};
     use crate::memo::{DerivedValue, Memo, NoMemo};
-    use crate::testing::{SampleItem, SampleRequest, result};
+    use crate::source::{ItemId, Order, Origin};
+    use crate::testing::{SampleItem, SampleRequest, result, source};
     use std::sync::Arc;
 
     struct Words;
@@ -280,6 +293,30 @@ mod tests {
 
     fn failed(message: &str) -> bool {
         with_views(&[text(message)], |views| has_failed(&views[0]))
+    }
+
+    #[test]
+    fn the_likeness_of_two_results_is_kept_where_both_are_the_clients() {
+        let (one, other) = (text("a cat sat here"), text("a dog sat here"));
+        for origin in [None, Some(Origin::Upstream)] {
+            let record = origin.map(|origin| source(origin, [&one]));
+            let sent = SampleRequest::new(if record.is_some() { vec![&other] } else { vec![&one, &other] });
+            let mut order = Order::default();
+            record.iter().for_each(|_| order.add(ItemId { source: 1, index: 0 }, 1));
+            let identity = Identity { key: HashKey::fixed(7), caller: Hash(1), explicit: None };
+            let body = sent.body().to_vec();
+            let transcript = Transcript::with_sources(
+                (Arc::new(sent.request), body.into()),
+                (record.into_iter().map(Arc::new).collect(), order),
+                identity,
+                Arc::new(NoMemo),
+            );
+            let [first, second] = [0, 1].map(|at| Answer::of(&transcript.view(at)));
+            let likeness = |answer| likeness_of_results(&transcript.view(1), (1, answer), (0, &first));
+            assert_eq!(likeness(&second), Likeness::None);
+            let expected = if origin.is_none() { Likeness::None } else { Likeness::Equal };
+            assert_eq!(likeness(&first), expected, "found out {origin:?}");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@
 
 use smallvec::SmallVec;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// See the module; the smaller the difference, the greater.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,6 +22,39 @@ pub enum Likeness {
     ButForMarks,
     /// They are equal, byte for byte.
     Equal,
+}
+
+/// The likenesses of one result to a few earlier ones, for later requests with the same messages: as many as are asked about
+/// in most conversations. Each is kept with the index of the earlier message, plus 1; 0 where there is none.
+#[derive(Debug, Default)]
+pub(crate) struct Likenesses([AtomicU64; 3]);
+
+impl Likenesses {
+    /// In the order of their numbers.
+    const ALL: [Likeness; 4] =
+        [Likeness::None, Likeness::ButForNumbers, Likeness::ButForMarks, Likeness::Equal];
+
+    /// The likeness to the result in the message of this index, found out by `compare` if it is not known.
+    pub(crate) fn to(&self, earlier: usize, compare: impl FnOnce() -> Likeness) -> Likeness {
+        let count = Self::ALL.len() as u64;
+        let name = earlier as u64 + 1;
+        for kept in &self.0 {
+            let known = kept.load(Ordering::Relaxed);
+            if known / count == name {
+                return Self::ALL[(known % count) as usize];
+            }
+            if known == 0 {
+                let found = compare();
+                kept.store(name * count + found as u64, Ordering::Relaxed);
+                return found;
+            }
+        }
+        compare()
+    }
+
+    pub(crate) fn copy(&self) -> Self {
+        Self(self.0.each_ref().map(|kept| AtomicU64::new(kept.load(Ordering::Relaxed))))
+    }
 }
 
 /// The most plain numbers in which results may differ: more are data.
@@ -64,8 +98,11 @@ const MARKS: [&str; 25] = [
     "fetchedat",
     "servedat",
 ];
-/// The shortest of [`MARKS`].
-const SHORTEST_MARK: usize = 4;
+/// Names of the kind of [`MARKS`] that other names contain.
+const WHOLE_MARKS: [&str; 13] = [
+    "time", "date", "seq", "tick", "ts", "tries", "try", "checks", "check", "age", "expires", "requests",
+    "request",
+];
 /// Words that make the number beside them progress or an outcome, which is a real difference.
 const PROGRESS: [&str; 17] = [
     "progress",
@@ -148,6 +185,7 @@ pub(super) fn differ_in_counts_of_turns(one: &[u8], other: &[u8]) -> bool {
         let (first, second) = (token(one, walk.at.0), token(other, walk.at.1));
         let pair = number(&one[first.clone()]).zip(number(&other[second.clone()]));
         let (before, after) = (name_before(one, first.start), word_after(&one[first.end..]));
+        let (before, after) = (plain_name(before), plain_name(after));
         let counts_turns = TURNS.iter().any(|word| holds(&before, word) || holds(&after, word));
         if !counts_turns || pair.is_none_or(|(a, b)| a.abs_diff(b) != 1) {
             return false;
@@ -185,13 +223,13 @@ impl Walk<'_> {
         }
         let name = name_before(self.one, one.start);
         let mut ends = (one.end, other.end);
-        if is_mark_name(&name) {
+        if is_mark_name(name) {
             // Opaque up to its end, such as base64.
             ends = (value_end(self.one, one.end), value_end(self.other, other.end));
             self.marks += 1;
         } else if is_mark(a, self.one, one.end) && is_mark(b, self.other, other.end) {
             self.marks += 1;
-        } else if is_integer(a) && is_integer(b) && self.is_plain(&one, &name) {
+        } else if is_integer(a) && is_integer(b) && self.is_plain(&one, name) {
             self.numbers += 1;
         } else {
             return false;
@@ -211,7 +249,7 @@ impl Walk<'_> {
             || (before.ends_with(b",") && before.iter().rev().nth(1).is_some_and(u8::is_ascii_digit));
         let is_share = after.starts_with(b"%") || after.starts_with(b"/") || before.ends_with(b"/");
         let is_money = before.last().is_some_and(|byte| *byte == b'$' || !byte.is_ascii());
-        !(is_listed || is_share || is_money || is_progress(name) || is_progress(&word_after(after)))
+        !(is_listed || is_share || is_money || is_progress(name) || is_progress(word_after(after)))
     }
 
     fn result(&self) -> Likeness {
@@ -239,9 +277,8 @@ fn letters(text: &[u8]) -> usize {
 fn token(text: &[u8], at: usize) -> Range<usize> {
     let is_digit = |at: Option<usize>| at.and_then(|at| text.get(at)).is_some_and(u8::is_ascii_digit);
     let belongs = |at: usize| match text[at] {
-        b'_' | b'-' | b'+' => true,
         b'.' | b':' => is_digit(at.checked_sub(1)) && is_digit(Some(at + 1)),
-        byte => byte.is_ascii_alphanumeric(),
+        byte => IS_OF_TOKEN[usize::from(byte)],
     };
     let mut start = at.min(text.len());
     while start > 0 && belongs(start - 1) {
@@ -258,12 +295,18 @@ fn token(text: &[u8], at: usize) -> Range<usize> {
     start..end
 }
 
-/// A name or a word of up to [`LONGEST_NAME`] bytes, in lower case.
-type Name = SmallVec<[u8; 64]>;
+/// Whether a byte belongs to tokens, whatever is beside it.
+static IS_OF_TOKEN: [bool; 256] = {
+    let (mut belongs, mut byte) = ([false; 256], 0);
+    while byte < belongs.len() {
+        belongs[byte] = matches!(byte as u8, b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'_' | b'-' | b'+');
+        byte += 1;
+    }
+    belongs
+};
 
-/// The name before a value: a member's, or the word before `:`, `=` or white space; in lower case, letters and digits
-/// alone.
-fn name_before(text: &[u8], start: usize) -> Name {
+/// The name before a value, of up to [`LONGEST_NAME`] bytes: a member's, or the word before `:`, `=` or white space.
+fn name_before(text: &[u8], start: usize) -> &[u8] {
     let before = &text[start.saturating_sub(LONGEST_NAME)..start];
     let before = before.trim_ascii_end();
     let stripped = trim_end(before, b"\\\"'#(=: ");
@@ -275,11 +318,15 @@ fn name_before(text: &[u8], start: usize) -> Name {
     let name = &stripped[stripped.len() - length..];
     // The letter of an escape such as `\n` before the name does not belong to the name.
     let is_escaped = stripped.len() > length && stripped[stripped.len() - length - 1] == b'\\';
-    let name = if is_escaped { name.get(1..).unwrap_or_default() } else { name };
-    let mut lower = Name::from_slice(name);
-    lower.retain(|byte| byte.is_ascii_alphanumeric());
-    lower.make_ascii_lowercase();
-    lower
+    if is_escaped { name.get(1..).unwrap_or_default() } else { name }
+}
+
+/// A name in lower case, letters and digits alone.
+fn plain_name(name: &[u8]) -> SmallVec<[u8; 64]> {
+    let mut plain = SmallVec::<[u8; 64]>::from_slice(name);
+    plain.retain(|byte| byte.is_ascii_alphanumeric());
+    plain.make_ascii_lowercase();
+    plain
 }
 
 fn trim_end<'a>(text: &'a [u8], bytes: &[u8]) -> &'a [u8] {
@@ -287,39 +334,37 @@ fn trim_end<'a>(text: &'a [u8], bytes: &[u8]) -> &'a [u8] {
     &text[..end]
 }
 
-/// The word after a number, in lower case.
-fn word_after(text: &[u8]) -> Name {
+/// The word after a number.
+fn word_after(text: &[u8]) -> &[u8] {
     let text = text.strip_prefix(b" ").unwrap_or(text);
     let text = &text[..text.len().min(LONGEST_NAME)];
     let length = text.iter().take_while(|byte| byte.is_ascii_alphabetic()).count();
-    let mut word = Name::from_slice(&text[..length]);
-    word.make_ascii_lowercase();
-    word
+    &text[..length]
 }
 
 fn is_mark_name(name: &[u8]) -> bool {
-    is_whole_mark(name) || (name.len() >= SHORTEST_MARK && holds_any(name, &MARKS, &MARK_LETTERS))
-}
-
-/// Names of the kind of [`MARKS`] that other names contain.
-fn is_whole_mark(name: &[u8]) -> bool {
-    matches!(name, b"time" | b"date" | b"seq" | b"tick" | b"ts" | b"tries" | b"try" | b"checks" | b"check")
-        || matches!(name, b"age" | b"expires" | b"requests" | b"request")
+    // A name holds a word only if it has all of its letters, and few names have those of any word.
+    let letters = letter_set(name);
+    let may_hold = MARK_LETTERS.iter().any(|mark| mark & !letters == 0);
+    if !(may_hold || WHOLE_MARK_LETTERS.contains(&letters)) {
+        return false;
+    }
+    let name = &*plain_name(name);
+    WHOLE_MARKS.iter().any(|mark| mark.as_bytes() == name) || MARKS.iter().any(|mark| holds(name, mark))
 }
 
 /// Whether the number beside this word is progress or an outcome.
 fn is_progress(word: &[u8]) -> bool {
-    word == b"of" || holds_any(word, &PROGRESS, &PROGRESS_LETTERS)
+    let letters = letter_set(word);
+    if letters != letter_set(b"of") && !PROGRESS_LETTERS.iter().any(|word| word & !letters == 0) {
+        return false;
+    }
+    let word = plain_name(word);
+    *word == *b"of" || PROGRESS.iter().any(|progress| holds(&word, progress))
 }
 
-/// Whether a name holds any of `words`, which have these letters. A name holds a word only if it has all of its letters,
-/// and few names have those of any word.
-fn holds_any<const WORDS: usize>(name: &[u8], words: &[&str; WORDS], letters: &[u32; WORDS]) -> bool {
-    let missing = !letter_set(name);
-    let may_hold = |(letters, _): &(&u32, _)| **letters & missing == 0;
-    std::iter::zip(letters, words).filter(may_hold).any(|(_, word)| holds(name, word))
-}
-
+/// The letters of each of [`WHOLE_MARKS`].
+static WHOLE_MARK_LETTERS: [u32; WHOLE_MARKS.len()] = letter_sets(WHOLE_MARKS);
 /// The letters of each of [`MARKS`].
 static MARK_LETTERS: [u32; MARKS.len()] = letter_sets(MARKS);
 /// The letters of each of [`PROGRESS`].
@@ -334,12 +379,13 @@ const fn letter_sets<const WORDS: usize>(words: [&str; WORDS]) -> [u32; WORDS] {
     sets
 }
 
-/// The lower-case letters in `text`, one bit for each.
+/// The letters in `text`, one bit for each, small or capital.
 const fn letter_set(text: &[u8]) -> u32 {
     let (mut set, mut at) = (0, 0);
     while at < text.len() {
-        if text[at].is_ascii_lowercase() {
-            set |= 1 << (text[at] - b'a');
+        let small = text[at] | 0x20;
+        if small.is_ascii_lowercase() {
+            set |= 1 << (small - b'a');
         }
         at += 1;
     }
@@ -364,7 +410,8 @@ fn is_integer(token: &[u8]) -> bool {
 
 /// Whether a token changes by itself, by its form: a time, a date, a duration, a uuid, a long hexadecimal number.
 fn is_mark(token: &[u8], text: &[u8], end: usize) -> bool {
-    if token.len() < LEAST_HEX && !token.iter().any(u8::is_ascii_digit) {
+    // Times and durations begin with a digit, and the others are long.
+    if token.len() < LEAST_HEX && !token.first().is_some_and(u8::is_ascii_digit) {
         return false;
     }
     is_uuid(token) || is_hex(token) || is_time(token) || is_epoch(token) || is_duration(token, text, end)
@@ -448,15 +495,16 @@ mod tests {
 
     #[test]
     fn names_of_marks_are_those_that_hold_one() {
-        let whole =
-            ["time", "date", "seq", "tick", "ts", "tries", "try", "checks", "check", "age", "expires"];
-        let whole: Vec<&str> = whole.into_iter().chain(["requests", "request"]).collect();
-        let names = MARKS.iter().chain(&whole).flat_map(|mark| {
+        let names = MARKS.iter().chain(&WHOLE_MARKS).flat_map(|mark| {
             let reversed: String = mark.chars().rev().collect();
-            [(*mark).to_owned(), format!("next{mark}2"), format!("{mark}s"), mark[1..].to_owned(), reversed]
+            let (first, rest) = mark.split_at(1);
+            let parted = format!("{}_{rest}", first.to_uppercase());
+            let others = [format!("next{mark}2"), format!("{mark}s"), rest.to_owned(), reversed, parted];
+            others.into_iter().chain([(*mark).to_owned()])
         });
         for name in names.chain(["".to_owned(), "42".to_owned(), "naïve".to_owned()]) {
-            let holds_one = whole.contains(&&*name) || MARKS.iter().any(|mark| name.contains(mark));
+            let plain = name.to_lowercase().replace('_', "");
+            let holds_one = WHOLE_MARKS.contains(&&*plain) || MARKS.iter().any(|mark| plain.contains(mark));
             assert_eq!(is_mark_name(name.as_bytes()), holds_one, "{name}");
         }
     }
@@ -554,6 +602,25 @@ mod tests {
             ("", "x"),
         ] {
             assert_eq!(likeness(one, other), Likeness::None, "{one}");
+        }
+    }
+
+    #[test]
+    fn the_likeness_of_two_results_is_found_out_once_and_a_few_are_kept() {
+        let (known, asked) = (Likenesses::default(), std::cell::Cell::new(0));
+        let ask = |earlier: usize, found: Likeness| {
+            let compare = || {
+                asked.set(asked.get() + 1);
+                found
+            };
+            (known.to(earlier, compare), known.copy().to(earlier, || found), asked.get())
+        };
+        for (nth, found) in Likenesses::ALL.into_iter().enumerate() {
+            assert_eq!(ask(7 * nth, found), (found, found, nth + 1));
+        }
+        for (nth, found) in Likenesses::ALL.into_iter().enumerate() {
+            let is_kept = nth < known.0.len();
+            assert_eq!(ask(7 * nth, found), (found, found, if is_kept { 4 } else { 5 }), "{nth}");
         }
     }
 

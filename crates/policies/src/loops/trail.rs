@@ -6,7 +6,7 @@ use super::near::{Nearness, Worded, Words};
 use crate::pattern::{Pattern, any_near};
 use model::View;
 use model::identity::Hash;
-use model::outcome::{Answer, Following, Likeness, result_says_running};
+use model::outcome::{Answer, Following, Likeness, likeness_of_results, result_says_running};
 pub use model::plan::work::step;
 use model::source::SourceBytes;
 use smallvec::SmallVec;
@@ -76,6 +76,10 @@ impl ActingTools<'_> {
 impl<'a> Details<'a> {
     fn sources(&self) -> SourceBytes<'a> {
         self.view.sources()
+    }
+
+    fn likeness(&self, call: &ComparedCall, earlier: &ComparedCall) -> Likeness {
+        likeness_of_results(&self.view, (call.message, &call.answer), (earlier.message, &earlier.answer))
     }
 
     fn runs(&self, call: &ComparedCall) -> bool {
@@ -321,7 +325,7 @@ impl Step {
         if call.tool != earlier.tool {
             return None;
         }
-        let alike = match call.answer.likeness(&earlier.answer, sources) {
+        let alike = match details.likeness(call, earlier) {
             Likeness::None | Likeness::ButForNumbers if call.echoes(earlier, sources) => {
                 Likeness::ButForMarks
             }
