@@ -39,6 +39,7 @@ use crate::message::{Content, Message, Role};
 use crate::request::{Request, Tool};
 use bytes::Bytes;
 use calls::{Call, PairedCalls};
+use enumset::{EnumSet, EnumSetType};
 use identity::{Domain, Hash, Identity};
 use known_tools::KnownTools;
 use memo::Memo;
@@ -325,7 +326,37 @@ pub enum Event<'a> {
     ResultsComplete(View<'a>),
 }
 
+/// The kind of an event.
+#[derive(Debug, EnumSetType)]
+pub enum EventKind {
+    TurnBegins,
+    System,
+    User,
+    Assistant,
+    Hidden,
+    Call,
+    Result,
+    ResultsComplete,
+}
+
+/// Some kinds of events.
+pub type EventKinds = EnumSet<EventKind>;
+
 impl Event<'_> {
+    /// Its kind.
+    pub fn kind(&self) -> EventKind {
+        match self {
+            Self::TurnBegins(_) => EventKind::TurnBegins,
+            Self::System(_) => EventKind::System,
+            Self::User(_) => EventKind::User,
+            Self::Assistant(_) => EventKind::Assistant,
+            Self::Hidden(_) => EventKind::Hidden,
+            Self::Call(_) => EventKind::Call,
+            Self::Result(_) => EventKind::Result,
+            Self::ResultsComplete(_) => EventKind::ResultsComplete,
+        }
+    }
+
     /// The position of the message that it belongs to.
     pub fn message(&self) -> usize {
         match self {

@@ -2,6 +2,7 @@
 //! policies need to know before any request comes. Read once, when the policy set is built.
 
 use super::pattern::{Pattern, any_concerns, any_fits};
+use model::EventKinds;
 use model::plan::ModelEndpoint;
 pub use model::uses::MOST_COUNTED;
 use std::borrow::Cow;
@@ -22,8 +23,8 @@ pub struct About {
     /// It changes what the model is shown of the conversation, to make it smaller or safer: such policies leave the
     /// conversations alone that are held out for comparison.
     pub edits_context: bool,
-    /// It has no use for events: it judges calls by the request and the reply alone.
-    pub ignores_events: bool,
+    /// The events that it has no use for, and is not given.
+    pub ignored_events: EventKinds,
     /// How long it needs the state store to keep a fact: each key with the time it says, in ms.
     pub windows: Vec<(String, u64)>,
     /// What it does that others depend on.

@@ -27,6 +27,7 @@ use super::about::{About, Callable, list_tools};
 use super::pattern::Pattern;
 use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy, RequestView};
+use model::EventKinds;
 use model::plan::{Plan, Proposed, Reason, ReasonKind, ToolsEdit, Verdict};
 use serde::Deserialize;
 use std::cmp::Reverse;
@@ -126,7 +127,7 @@ impl Policy for Allow {
             named_tools: [only, list_tools("except", &self.callable.except)].concat(),
             callable: self.callable.clone(),
             restricts_calls: self.names_tools(),
-            ignores_events: true,
+            ignored_events: EventKinds::all(),
             idle: self.idle(),
             ..About::default()
         }

@@ -40,6 +40,7 @@ use super::pattern::{Pattern, all_concerns};
 use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy, RequestView};
 use limits::{Limit, Written};
+use model::EventKinds;
 use model::identity::Domain;
 use model::memo::Derived;
 use model::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
@@ -132,7 +133,11 @@ impl Policy for Arguments {
     }
 
     fn about(&self) -> About {
-        About { named_tools: list_keys("tools", &self.tools), ignores_events: true, ..About::default() }
+        About {
+            named_tools: list_keys("tools", &self.tools),
+            ignored_events: EventKinds::all(),
+            ..About::default()
+        }
     }
 
     fn open(&self, request: &RequestView<'_>, state: &mut Declared, _plan: &mut Plan) {

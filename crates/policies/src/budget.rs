@@ -41,7 +41,7 @@ use model::plan::{
 };
 use model::tokens::Estimate;
 use model::uses::{Use, use_key};
-use model::{Event, View};
+use model::{Event, EventKind, EventKinds, View};
 pub use settings::Config;
 use settings::{Exhausted, Extension, Notify};
 use smallvec::SmallVec;
@@ -152,8 +152,11 @@ impl Policy for Budget {
         let is_ahead = |limits: &Sums| COUNTED_AHEAD.iter().any(|kind| limits.get(*kind) > 0);
         let ahead = self.limits[1..].iter().any(is_ahead);
         let account = Accounting { tokens, spend, day, calls: reserves, ahead };
+        let messages = EventKind::System | EventKind::Assistant | EventKind::Result;
+        let ignored_messages = if self.config.context_tokens > 0 { EventKinds::empty() } else { messages };
         let account = self.keeps_account().then_some(EngineService::KeepAccount(account)).into_iter();
         About {
+            ignored_events: EventKind::Hidden | ignored_messages,
             needs: asks.then_some(Need::Approvals { key: Some("exhausted") }).into_iter().collect(),
             engine: account.chain(reserves.then_some(EngineService::ReserveCalls)).collect(),
             idle: self.limits.iter().all(|limits| *limits == Sums::default()).then_some(NO_LIMITS),

@@ -23,6 +23,7 @@ use super::about::{About, Need};
 use super::instructions::{SCORE, scan};
 use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, DeclaredTool, FactKeys, Policy, RequestView};
+use model::EventKinds;
 use model::Transcript;
 use model::fact::{Answers, Batch, Ticket};
 use model::identity::{Domain, Hash};
@@ -153,7 +154,7 @@ impl Policy for Definitions {
     fn about(&self) -> About {
         let asks = [self.on_change, self.on_instructions].contains(&Action::Ask);
         let needs = asks.then_some(Need::Approvals { key: None }).into_iter().collect();
-        About { needs, ignores_events: true, ..About::default() }
+        About { needs, ignored_events: EventKinds::all(), ..About::default() }
     }
 
     fn ask(&self, request: &FactKeys<'_>, batch: &mut Batch) -> Option<State> {

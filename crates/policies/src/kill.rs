@@ -19,6 +19,7 @@
 use super::about::{About, Service};
 use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, FactKeys, Policy, RequestView};
+use model::EventKinds;
 use model::Stopped;
 use model::Transcript;
 use model::fact::{Answers, Batch};
@@ -85,7 +86,7 @@ impl Policy for Kill {
     }
 
     fn about(&self) -> About {
-        About { services: vec![Service::ObeyStops], ignores_events: true, ..About::default() }
+        About { services: vec![Service::ObeyStops], ignored_events: EventKinds::all(), ..About::default() }
     }
 
     fn ask(&self, request: &FactKeys<'_>, batch: &mut Batch) -> Option<State> {

@@ -25,9 +25,9 @@ use super::pattern::{Pattern, all_concerns};
 use super::period::Period;
 use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy};
-use model::Event;
 use model::names::dispatch_form;
 use model::plan::{CallEffect, Plan, Proposed, Reason, ReasonKind, Usage, Verdict};
+use model::{Event, EventKind, EventKinds};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -136,6 +136,7 @@ impl Policy for RateLimit {
         let windows = default.chain(named).map(|(key, limit)| (key, limit.per.millis())).collect();
         About {
             named_tools: list_keys("tools", &self.tools),
+            ignored_events: EventKinds::all() - EventKind::Call,
             idle,
             engine: (self.wait_ms > 0)
                 .then_some(EngineService::HoldCalls { most_ms: self.wait_ms })

@@ -21,6 +21,7 @@ use super::about::{About, NO_TOOLS, list_tools};
 use super::pattern::{Pattern, any_concerns, problem_of};
 use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy, RequestView};
+use model::EventKinds;
 use model::plan::{Plan, Proposed, Reason, ReasonKind, ToolsEdit, Verdict};
 use serde::Deserialize;
 
@@ -68,7 +69,7 @@ impl Policy for Serial {
         About {
             named_tools: list_tools("tools", &self.tools),
             restricts_calls: true,
-            ignores_events: true,
+            ignored_events: EventKinds::all(),
             idle,
             ..About::default()
         }

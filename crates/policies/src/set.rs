@@ -14,7 +14,7 @@ use super::pattern::{Pattern, best_concern};
 use super::{FactKeys, Policy, RequestView};
 use model::fact::{Answers, Batch};
 use model::plan::{Change, Edit, ModelEndpoint, Plan, Proposed, Usage, Verdict};
-use model::{Event, Transcript};
+use model::{Event, EventKinds, Transcript};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -145,8 +145,8 @@ pub struct PolicySet {
     rules: Vec<Arc<dyn Rule>>,
     /// Their names, in the same order: each event is read under each of them.
     names: Arc<[&'static str]>,
-    /// Whether they read events, in the same order.
-    readers: Arc<[bool]>,
+    /// The events that they read, in the same order.
+    events: Arc<[EventKinds]>,
     confirming: Option<Arc<Confirming>>,
     accounting: Option<Accounting>,
     longest_wait_ms: u64,
@@ -192,7 +192,7 @@ impl PolicySet {
         let counts =
             places.flat_map(|(at, it)| it.tools.iter().map(move |tool| (tool.clone(), at))).collect();
         let names = rules.iter().map(|rule| rule.name()).collect();
-        let readers = abouts().map(|about| !about.ignores_events).collect();
+        let events = abouts().map(|about| !about.ignored_events).collect();
         let cuts_results = abouts().any(|about| about.services.contains(&Service::CutResults));
         let waits =
             |service: &EngineService| matches!(service, EngineService::AskModel(_) | EngineService::RunTools);
@@ -201,7 +201,7 @@ impl PolicySet {
         Self {
             rules,
             names,
-            readers,
+            events,
             confirming,
             accounting,
             longest_wait_ms,
@@ -379,14 +379,14 @@ impl PolicySet {
             transcript.account.as_ref().map_or([].as_slice(), |account| account.approvals.as_slice());
         let goes_on =
             |event: &Event<'_>| matches!(event, Event::TurnBegins(view) if approvals.contains(&view.index));
-        let reading = folds.iter_mut().zip(self.names()).zip(&*self.readers);
-        let mut reading: Vec<_> = reading.filter_map(|(fold, reads)| reads.then_some(fold)).collect();
+        let reading = folds.iter_mut().zip(self.names()).zip(&*self.events);
+        let mut reading: Vec<_> = reading.filter(|(_, events)| !events.is_empty()).collect();
         transcript.read_events(|event| {
             if goes_on(event) {
                 return;
             }
-            let message = event.message();
-            for (fold, name) in &mut reading {
+            let (message, kind) = (event.message(), event.kind());
+            for ((fold, name), _) in reading.iter_mut().filter(|(_, events)| events.contains(kind)) {
                 plan.move_to(message, name);
                 fold.read(event, &mut plan);
             }
@@ -427,7 +427,8 @@ mod tests {
     use super::*;
     use crate::allow::Allow;
     use crate::budget::Budget;
-    use crate::cases::{built, default_of, policy};
+    use crate::cases::{built, default_of, policy, set_times, somebody};
+    use model::testing::{SampleRequest, assistant, call, reply, result, system, user};
 
     #[test]
     fn a_set_restricts_calls_where_one_of_its_policies_decides_which_tools_may_be_called() {
@@ -446,7 +447,36 @@ mod tests {
     #[test]
     fn these_policies_read_no_events_and_no_others() {
         let expected = ["kill", "allow", "arguments", "serial", "definitions"];
-        assert_eq!(all_that(|about| about.ignores_events), expected);
+        assert_eq!(all_that(|about| about.ignored_events == EventKinds::all()), expected);
+    }
+
+    #[test]
+    fn these_policies_read_some_events_alone() {
+        let some =
+            |about: &About| !about.ignored_events.is_empty() && about.ignored_events != EventKinds::all();
+        assert_eq!(all_that(some), ["budget", "rate_limit", "truncate"]);
+    }
+
+    #[test]
+    fn a_policy_plans_the_same_where_it_is_given_the_events_that_it_ignores() {
+        let long = "many words ".repeat(3_000);
+        let turn = |id| [user("q"), reply([call(id, "f", "{}")]), result(id, &long), assistant("done")];
+        let request =
+            SampleRequest::new(&[&[system("s")], &turn("a")[..], &turn("b"), &[user("?")]].concat());
+        let planned = |set: &PolicySet| {
+            let mut transcript = request.transcript(&somebody());
+            set_times(&mut transcript, &[Some(1), Some(2)], 3);
+            let (plan, judge) = set.read(&transcript);
+            format!("{plan:?} {:?}", judge.usage(3))
+        };
+        let budget = crate::REGISTRY.iter().find(|entry| entry.name == "budget").unwrap();
+        let shipped = crate::REGISTRY.iter().map(|entry| (entry, default_of(entry)));
+        for (entry, table) in shipped.chain([(budget, "context_tokens = 50")]) {
+            let mut set = PolicySet::new(vec![built(entry, table)]);
+            let usual = planned(&set);
+            set.events = [EventKinds::all()].into();
+            assert_eq!(usual, planned(&set), "{}", entry.name);
+        }
     }
 
     #[test]

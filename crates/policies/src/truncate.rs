@@ -40,7 +40,7 @@ use earlier_results::{EarlierResults, Pointer, REPEATED};
 use model::identity::Domain;
 use model::plan::{Change, Finding, Plan};
 use model::tokens::estimate_json;
-use model::{Event, LengthCut, ToolResult};
+use model::{Event, EventKind, LengthCut, ToolResult};
 use re_request::ReRequests;
 use serde::Deserialize;
 use std::borrow::Cow;
@@ -183,6 +183,7 @@ impl Policy for Truncate {
         let cuts_results = self.max_chars > 0 || self.duplicates || limits;
         About {
             named_tools: list_keys("tools", &self.tools),
+            ignored_events: !(EventKind::Assistant | EventKind::Call | EventKind::Result),
             edits_context: true,
             services: if cuts_results { vec![Service::CutResults] } else { Vec::new() },
             idle: (!cuts_results && self.blob_chars == usize::MAX).then_some(NO_LIMITS),
