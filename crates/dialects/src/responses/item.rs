@@ -6,7 +6,7 @@ use model::call::{Arguments, ToolCall};
 use model::message::{Content, Part, Role};
 use std::borrow::Cow;
 use wire::body::{Fault, Kind, Scanner, Span, Str};
-use wire::json::{decode, decode_bytes, in_one_case};
+use wire::json::{decode, decode_bytes, in_one_case, is_named};
 use wire::members::{Member, SeenMembers, members_of, string_or_skip};
 
 /// What an item is.
@@ -177,33 +177,36 @@ pub fn parse_item(scanner: &mut Scanner<'_>) -> Result<Item, Fault> {
     Ok(read.item(span, odd, scanner.text()))
 }
 
-/// The members that decide on what an item is; a second one of a name is ambiguous, since parsers differ on which counts.
-const DECISIVE: [&[u8]; 13] = [
-    b"type",
-    b"id",
-    b"call_id",
-    b"name",
-    b"namespace",
-    b"arguments",
-    b"input",
-    b"action",
-    b"operation",
-    b"role",
-    b"execution",
-    b"server_label",
-    b"environment",
-];
+/// The number of a member that decides on what an item is; a second one of a name is ambiguous, since parsers differ on which
+/// counts.
+fn deciding(name: &[u8]) -> Option<u32> {
+    Some(match name {
+        b"type" => 0,
+        b"id" => 1,
+        b"call_id" => 2,
+        b"name" => 3,
+        b"namespace" => 4,
+        b"arguments" => 5,
+        b"input" => 6,
+        b"action" => 7,
+        b"operation" => 8,
+        b"role" => 9,
+        b"execution" => 10,
+        b"server_label" => 11,
+        b"environment" => 12,
+        _ => return None,
+    })
+}
 
 impl Read {
     fn member(&mut self, key: &[u8], scanner: &mut Scanner<'_>, seen: &mut SeenMembers) -> Result<(), Fault> {
-        let of = |key: &[u8]| DECISIVE.iter().position(|name| *name == key);
-        let exact = of(key);
+        let exact = deciding(key);
         let decisive = exact.or_else(|| match in_one_case(key) {
-            Cow::Owned(folded) => of(&folded),
+            Cow::Owned(folded) => deciding(&folded),
             Cow::Borrowed(_) => None,
         });
         if let Some(at) = decisive {
-            self.ambiguous |= seen.once(at as u32).is_err() || exact.is_none();
+            self.ambiguous |= seen.once(at).is_err() || exact.is_none();
         }
         let member = match key {
             b"type" => &mut self.kind,
@@ -267,9 +270,9 @@ impl Read {
             call.id = call.id.or(self.approval_id).or(self.id);
         }
         let content = if kind == ItemKind::Result { self.output } else { self.content };
-        let name = self.kind.map_or("".into(), |kind| decode(kind, text));
-        let seals = name == "compaction" || name.starts_with("program") || name.starts_with("mcp_");
-        let is_marked_cut = self.status.is_some_and(|status| decode(status, text) == "incomplete");
+        let name = self.kind.map_or(Cow::default(), |kind| decode_bytes(kind, text));
+        let seals = *name == *b"compaction" || name.starts_with(b"program") || name.starts_with(b"mcp_");
+        let is_marked_cut = self.status.is_some_and(|status| is_named(status, text, "incomplete"));
         let (id, tools) = (self.id, self.tools);
         Item { span, kind, id, call, content, tools, odd, seals, is_marked_cut, is_in_container, likely_call }
     }
@@ -279,7 +282,7 @@ impl Read {
         let (has_arguments, has_input) =
             (self.arguments != Arguments::Absent, self.input != Arguments::Absent);
         let is_unknown = match (kind, self.kind) {
-            (ItemKind::Other, Some(of)) => !decode(of, text).starts_with("response."),
+            (ItemKind::Other, Some(of)) => !decode_bytes(of, text).starts_with(b"response."),
             (ItemKind::Other | ItemKind::Message(_), None) => true,
             (ItemKind::Carried, Some(of)) => names_any_call(&decode(of, text)),
             _ => false,
@@ -293,28 +296,28 @@ impl Read {
     fn kind_of(&self, text: &[u8]) -> ItemKind {
         let role = || self.role.map(|role| role_of(&decode(role, text)));
         let Some(kind) = self.kind else { return role().map_or(ItemKind::Other, ItemKind::Message) };
-        let is_local = self.execution.is_some_and(|execution| decode(execution, text) == "client");
-        match &*decode(kind, text) {
-            "message" => ItemKind::Message(role().unwrap_or(Role::Other)),
-            "function_call" => ItemKind::Call(CallKind::Function),
-            "custom_tool_call" => ItemKind::Call(CallKind::Custom),
-            "local_shell_call" => ItemKind::Call(CallKind::LocalShell),
-            "shell_call" => ItemKind::Call(CallKind::Shell),
-            "apply_patch_call" => ItemKind::Call(CallKind::ApplyPatch),
-            "computer_call" => ItemKind::Call(CallKind::Computer),
-            "tool_search_call" if is_local => ItemKind::Call(CallKind::ToolSearch),
-            "mcp_approval_request" => ItemKind::Call(CallKind::McpApproval),
-            "function_call_output"
-            | "custom_tool_call_output"
-            | "local_shell_call_output"
-            | "shell_call_output"
-            | "apply_patch_call_output"
-            | "computer_call_output"
-            | "tool_search_output"
-            | "mcp_approval_response" => ItemKind::Result,
-            "reasoning" => ItemKind::Reasoning,
-            "compaction" | "program" | "mcp_list_tools" | "agent_message" => ItemKind::Carried,
-            other if other.ends_with("_call") => ItemKind::Carried,
+        let is_local = self.execution.is_some_and(|execution| is_named(execution, text, "client"));
+        match &*decode_bytes(kind, text) {
+            b"message" => ItemKind::Message(role().unwrap_or(Role::Other)),
+            b"function_call" => ItemKind::Call(CallKind::Function),
+            b"custom_tool_call" => ItemKind::Call(CallKind::Custom),
+            b"local_shell_call" => ItemKind::Call(CallKind::LocalShell),
+            b"shell_call" => ItemKind::Call(CallKind::Shell),
+            b"apply_patch_call" => ItemKind::Call(CallKind::ApplyPatch),
+            b"computer_call" => ItemKind::Call(CallKind::Computer),
+            b"tool_search_call" if is_local => ItemKind::Call(CallKind::ToolSearch),
+            b"mcp_approval_request" => ItemKind::Call(CallKind::McpApproval),
+            b"function_call_output"
+            | b"custom_tool_call_output"
+            | b"local_shell_call_output"
+            | b"shell_call_output"
+            | b"apply_patch_call_output"
+            | b"computer_call_output"
+            | b"tool_search_output"
+            | b"mcp_approval_response" => ItemKind::Result,
+            b"reasoning" => ItemKind::Reasoning,
+            b"compaction" | b"program" | b"mcp_list_tools" | b"agent_message" => ItemKind::Carried,
+            other if other.ends_with(b"_call") => ItemKind::Carried,
             _ => ItemKind::Other,
         }
     }
