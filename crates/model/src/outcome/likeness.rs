@@ -457,7 +457,7 @@ fn is_duration(token: &[u8], text: &[u8], end: usize) -> bool {
     }
     let is_unit = |word: &[u8]| UNITS.iter().any(|unit| word.eq_ignore_ascii_case(unit.as_bytes()));
     let joined = &token[digits..];
-    if joined.is_empty() { is_unit(&word_after(&text[end..])) } else { is_unit(joined) }
+    if joined.is_empty() { is_unit(word_after(&text[end..])) } else { is_unit(joined) }
 }
 
 #[cfg(test)]
