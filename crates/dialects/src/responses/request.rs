@@ -425,34 +425,35 @@ fn parse_tools(
     }
     scanner.array()?;
     while scanner.element()? {
-        let span = scanner.skip()?;
-        parse_tool(request, scanner.text(), span, namespace)?;
+        parse_tool(request, scanner, namespace)?;
         request_body::check_tools(request)?;
     }
     Ok(())
 }
 
-fn parse_tool(request: &mut Request, body: &[u8], span: Span, namespace: Option<Str>) -> Result<(), Fault> {
-    let mut tool = Tool { span, namespace, ..Tool::default() };
-    let mut scanner = Scanner::within(body, span);
+fn parse_tool(request: &mut Request, scanner: &mut Scanner<'_>, namespace: Option<Str>) -> Result<(), Fault> {
+    let mut tool = Tool { namespace, ..Tool::default() };
     if scanner.peek()? != Kind::Object {
+        tool.span = scanner.skip()?;
         request.tools.push(tool);
         return Ok(());
     }
+    let (body, start) = (scanner.text(), scanner.at());
     let (mut kind, mut server, mut about_server, mut inner) = (None, None, None, None);
     scanner.object()?;
     while let Some(key) = scanner.member()? {
         match &*decode_bytes(key, body) {
-            b"type" => kind = string_or_skip(&mut scanner)?,
-            b"name" => tool.name = string_or_skip(&mut scanner)?,
-            b"server_label" => server = string_or_skip(&mut scanner)?,
-            b"description" => tool.description = string_or_skip(&mut scanner)?,
-            b"server_description" => about_server = string_or_skip(&mut scanner)?,
+            b"type" => kind = string_or_skip(scanner)?,
+            b"name" => tool.name = string_or_skip(scanner)?,
+            b"server_label" => server = string_or_skip(scanner)?,
+            b"description" => tool.description = string_or_skip(scanner)?,
+            b"server_description" => about_server = string_or_skip(scanner)?,
             b"parameters" => tool.parameters = Some(scanner.skip()?),
             b"tools" => inner = Some(scanner.skip()?),
             _ => drop(scanner.skip()?),
         }
     }
+    tool.span = Span::new(start, scanner.at());
     match kind.map(|kind| decode(kind, body)).as_deref() {
         Some("namespace") if namespace.is_none() => {
             request.namespaces.push(tool);
