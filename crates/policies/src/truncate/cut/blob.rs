@@ -76,8 +76,17 @@ fn note(kind: &str, encoded: usize, texts: &Texts) -> String {
 }
 
 fn is_base64(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_')
+    IS_BASE64[usize::from(byte)]
 }
+
+static IS_BASE64: [bool; 256] = {
+    let (mut is, mut byte) = ([false; 256], 0_u8);
+    while byte < 128 {
+        is[byte as usize] = byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_');
+        byte += 1;
+    }
+    is
+};
 
 /// The next run of at least [`LINE_BYTES`]. Looks at few bytes of a text that has none: where the last byte of a
 /// possible run is not of the alphabet, none begins before it.
