@@ -48,21 +48,20 @@ impl Scanner<'_> {
         let mut escapes = Escapes::None;
         // One where a block begins after the backslash of an escape.
         let mut open = 0;
-        let mut rest = &self.text[self.at..];
-        while let Some((block, after)) = rest.split_first_chunk::<BLOCK>() {
+        while let Some(block) = self.text[self.at..].first_chunk::<BLOCK>() {
             let columns = Columns::of(block);
             if columns.is_plain() && open == 0 {
-                rest = after;
+                self.at += BLOCK;
                 continue;
             }
             // Most blocks of an escaped text: usual escapes and no end.
             if let Some(next) = columns.pass(block, open) {
                 (escapes, open) = (escapes.max(Escapes::Usual), next);
-                rest = after;
+                self.at += BLOCK;
                 continue;
             }
-            let start = self.text.len() - rest.len();
-            self.at = start + BLOCK;
+            let start = self.at;
+            self.at += BLOCK;
             let (quotes, slashes) = columns.in_order();
             let after_slash = after_backslash(slashes, &mut open);
             let ends = quotes & !after_slash;
@@ -80,9 +79,7 @@ impl Scanner<'_> {
                 self.at = start + ends.trailing_zeros() as usize + 1;
                 return Ok(escapes);
             }
-            rest = &self.text[self.at..];
         }
-        self.at = self.text.len() - rest.len();
         if open != 0 {
             escapes = escapes.max(self.escape()?);
         }
