@@ -24,7 +24,7 @@ pub const MOST_CALLS: usize = 512;
 pub const MOST_CHOICES: usize = 512;
 
 /// The statements of a frame.
-pub type ReplyEvents = SmallVec<[ReplyEvent; 2]>;
+pub type ReplyEvents = SmallVec<[ReplyEvent; 3]>;
 
 /// One complete piece of a reply: an event of a stream, or a whole reply.
 #[derive(Debug)]
@@ -393,7 +393,9 @@ impl Frame {
 
     /// What it says, if that is the text of one choice alone.
     pub fn text_alone(&self) -> Option<FramePart<'_>> {
-        let says_more = self.usage.is_some() || self.is_ambiguous || self.is_doubtful || self.ends;
+        let is_part = matches!(self.kind, FrameKind::Part);
+        let says_more =
+            self.usage.is_some() || self.is_ambiguous || self.is_doubtful || self.ends || !is_part;
         let (first, events) = self.events.split_first().filter(|_| !says_more)?;
         let is_of_text = |event: &ReplyEvent| {
             use ReplyEvent::{Begin, OfText, Text, TextPiece};

@@ -80,6 +80,20 @@ impl ReplyInput {
         }
     }
 
+    /// The bytes that come next, if an event of a stream begins with them.
+    pub(crate) fn beginning(&self) -> &[u8] {
+        match &self.state {
+            State::Events(splitter) if splitter.is_at_event() => &self.rest,
+            _ => &[],
+        }
+    }
+
+    /// Takes the event off them that has this `length`; `None` if it is too long.
+    pub(crate) fn take_beginning(&mut self, length: usize) -> Option<Bytes> {
+        let State::Events(splitter) = &self.state else { return None };
+        splitter.take_event(&mut self.rest, length)
+    }
+
     pub(crate) fn next(&mut self) -> NextInput {
         match &mut self.state {
             State::Events(splitter) => {
@@ -92,7 +106,9 @@ impl ReplyInput {
             }
             State::Passing(pieces) if !pieces.is_empty() => NextInput::Passing(pieces.remove(0)),
             State::Whole { form, status, pieces } => {
-                let (form, status, body) = (*form, *status, std::mem::take(pieces).concat().into());
+                let (form, status, mut pieces) = (*form, *status, std::mem::take(pieces));
+                let body =
+                    if pieces.len() > 1 { pieces.concat().into() } else { pieces.pop().unwrap_or_default() };
                 self.state = State::Ended;
                 NextInput::Whole { form, status, body }
             }

@@ -28,6 +28,11 @@ pub(crate) struct TextFrame {
 /// Values of an event, as spans of it.
 pub(crate) type Values = SmallVec<[Span; 3]>;
 
+/// Whether an event ends with a blank line, and its bytes with a LF: then nothing that follows can belong to it.
+fn is_ended(event: &[u8]) -> bool {
+    event.ends_with(b"\n\n") || event.ends_with(b"\n\r\n")
+}
+
 impl TextFrame {
     /// Whether a frame is kept.
     pub(crate) fn is_known(&self) -> bool {
@@ -44,7 +49,8 @@ impl TextFrame {
     pub(crate) fn keep(&mut self, frame: &Frame, others: impl IntoIterator<Item = Span>) {
         self.forget();
         let Payload::Span(payload) = frame.payload else { return };
-        let Some(text) = text_of(frame).filter(|_| frame.raw.len() <= MOST_BYTES) else { return };
+        let is_kept = frame.raw.len() <= MOST_BYTES && is_ended(&frame.raw);
+        let Some(text) = text_of(frame).filter(|_| is_kept) else { return };
         let place = |value: Span| Span { start: value.start + payload.start, end: value.end + payload.start };
         self.values.clear();
         self.values.extend(others.into_iter().chain([text]).map(place));
@@ -54,7 +60,8 @@ impl TextFrame {
         self.events.clone_from(&frame.events);
         self.event.extend_from_slice(&frame.raw);
         // Escapes elsewhere may be those of a name, which is then another one to some readers.
-        if self.has_escape_elsewhere() || self.fit(&frame.raw).as_ref() != Some(&self.values) {
+        if self.has_escape_elsewhere() || self.fit(&frame.raw).is_none_or(|(_, values)| values != self.values)
+        {
             self.forget();
         }
     }
@@ -65,22 +72,23 @@ impl TextFrame {
         escapes(&self.event) > inside
     }
 
-    /// The values of `event`, if it differs from the one that is kept in them alone, and no reader can find anything but a
-    /// text in it.
-    pub(crate) fn fit(&self, event: &[u8]) -> Option<Values> {
-        if !self.is_known() {
+    /// The length and the values of the event at the start of `stream`, if it differs from the one that is kept in them alone,
+    /// and no reader can find anything but a text in it.
+    pub(crate) fn fit(&self, stream: &[u8]) -> Option<(usize, Values)> {
+        if !self.is_known() || stream.is_empty() {
             return None;
         }
-        let (mut from, mut rest, mut values) = (0, event, Values::new());
+        let (mut from, mut rest, mut values) = (0, stream, Values::new());
         for value in &self.values {
             rest = rest.strip_prefix(self.event.get(from..value.start as usize)?)?;
-            let start = event.len() - rest.len();
+            let start = stream.len() - rest.len();
             let is_string = self.event.get(value.end as usize) == Some(&b'"');
             let length = if is_string { string_length(rest)? } else { number_length(rest)? };
             values.push(Span::new(start, start + length));
             (from, rest) = (value.end as usize, &rest[length..]);
         }
-        (rest == &self.event[from..]).then_some(values)
+        rest = rest.strip_prefix(&self.event[from..])?;
+        Some((stream.len() - rest.len(), values))
     }
 
     /// The frame of an event with these `values`.
@@ -91,7 +99,7 @@ impl TextFrame {
         let text = Span { start: text.start - payload.start, end: text.end - payload.start };
         let mut frame = Frame::new(raw, FrameKind::Part);
         (frame.payload, frame.tag) = (Payload::Span(payload), self.tag);
-        frame.events.extend_from_slice(&self.events);
+        frame.events = ReplyEvents::from_slice(&self.events);
         if let Some(ReplyEvent::Text(span) | ReplyEvent::TextPiece(span)) = frame.events.last_mut() {
             *span = text;
         }
@@ -127,7 +135,7 @@ impl TextFrame {
 
 /// The text of a frame that says no more, as a span of its JSON.
 fn text_of(frame: &Frame) -> Option<Span> {
-    let part = frame.text_alone().filter(|_| matches!(frame.kind, FrameKind::Part))?;
+    let part = frame.text_alone()?;
     let is_text = |event: &&ReplyEvent| matches!(event, ReplyEvent::Text(_) | ReplyEvent::TextPiece(_));
     match part.events.last() {
         Some(ReplyEvent::Text(text) | ReplyEvent::TextPiece(text)) => {
@@ -167,6 +175,8 @@ mod tests {
     use proptest::prelude::*;
 
     const FIRST: &str = r#"data: {"id":"a","n":1,"text":"one"}"#;
+    /// What ends an event.
+    const END: &str = "\n\n";
 
     fn span_of(text: &str, part: &str) -> Span {
         let at = text.find(part).unwrap() - "data: ".len();
@@ -174,7 +184,11 @@ mod tests {
     }
 
     fn frame(event: &str, text: &str) -> Frame {
-        let mut frame = Frame::new(Bytes::copy_from_slice(event.as_bytes()), FrameKind::Part);
+        frame_ended_by(event, END, text)
+    }
+
+    fn frame_ended_by(event: &str, end: &str, text: &str) -> Frame {
+        let mut frame = Frame::new(format!("{event}{end}").into(), FrameKind::Part);
         frame.payload = Payload::Span(Span::new(6, event.len()));
         frame.events.extend([ReplyEvent::Choice(0), ReplyEvent::Text(span_of(event, text))]);
         frame
@@ -184,8 +198,10 @@ mod tests {
     fn text_by_first(event: &str) -> Option<String> {
         let mut known = TextFrame::default();
         known.keep(&frame(FIRST, "one"), [span_of(FIRST, "1")]);
-        let values = known.fit(event.as_bytes())?;
-        let frame = known.with(Bytes::copy_from_slice(event.as_bytes()), &values);
+        let event = Bytes::from(format!("{event}{END}"));
+        let (length, values) = known.fit(&event)?;
+        assert_eq!(length, event.len());
+        let frame = known.with(event, &values);
         let Some(ReplyEvent::Text(text)) = frame.events.last() else { panic!("a text") };
         Some(String::from_utf8(text.of(frame.payload()).to_vec()).unwrap())
     }
@@ -219,6 +235,20 @@ mod tests {
             "",
         ] {
             assert_eq!(text_by_first(event), None, "{event}");
+        }
+    }
+
+    #[test]
+    fn an_event_at_the_start_of_a_stream_is_known_by_its_end() {
+        for (end, is_kept) in [(END, true), ("\r\n\r\n", true), ("\n", false), ("\r\r", false), ("", false)] {
+            let mut known = TextFrame::default();
+            known.keep(&frame_ended_by(FIRST, end, "one"), []);
+            assert_eq!(known.is_known(), is_kept, "{end:?}");
+            let next = r#"data: {"id":"a","n":1,"text":"the second"}"#;
+            let stream = format!("{next}{end}data: {{}}\n\n");
+            let length = known.fit(stream.as_bytes()).map(|(length, _)| length);
+            assert_eq!(length, is_kept.then_some(next.len() + end.len()), "{end:?}");
+            assert_eq!(known.fit(next.as_bytes()), None);
         }
     }
 

@@ -62,8 +62,7 @@ impl Splitter {
             return None;
         }
         if let Some(end) = self.event_end(chunk) {
-            // Not split off where nothing would be left: one chunk is one event almost always.
-            let tail = if end == chunk.len() { std::mem::take(chunk) } else { chunk.split_to(end) };
+            let tail = split_off_start(chunk, end);
             return Some(self.complete(tail));
         }
         let rest = std::mem::take(chunk);
@@ -76,6 +75,18 @@ impl Splitter {
         }
         self.partial.extend_from_slice(&rest);
         None
+    }
+
+    /// Whether an event begins with the next byte.
+    pub fn is_at_event(&self) -> bool {
+        self.line_empty && !self.after_cr && !self.awaits_lf && !self.oversized && self.partial.is_empty()
+    }
+
+    /// Takes the event off `chunk` which begins there, where it is known to end with a blank line after `length` bytes, whose
+    /// last one is a LF. `None` if it is too long.
+    pub fn take_event(&self, chunk: &mut Bytes, length: usize) -> Option<Bytes> {
+        debug_assert!(self.is_at_event());
+        (length <= self.max).then(|| split_off_start(chunk, length))
     }
 
     /// The stream is over: gives what is left, as the last event or the rest of one.
@@ -150,6 +161,11 @@ impl Splitter {
         self.partial.extend_from_slice(&tail);
         self.partial.split().freeze()
     }
+}
+
+/// Takes the first `length` bytes of `chunk`. Mostly these are all of it, since one chunk is one event.
+fn split_off_start(chunk: &mut Bytes, length: usize) -> Bytes {
+    if length == chunk.len() { std::mem::take(chunk) } else { chunk.split_to(length) }
 }
 
 /// The bytes before the first line end; `None` where there is none. Mostly an event is one line and an empty one.
@@ -329,6 +345,30 @@ mod tests {
         assert_eq!(events("data: a\n\rdata: b\r\n\n"), ["data: a\n\r", "data: b\r\n\n"], "mixed");
         assert_eq!(events("\u{feff}data: a\n\ndata: b"), ["\u{feff}data: a\n\n", "data: b"]);
         assert_eq!(events("data: a\n"), ["data: a\n"], "no blank line at the end");
+    }
+
+    #[test]
+    fn an_event_of_known_length_is_taken_where_one_begins() {
+        for (before, is_at_event) in [
+            ("", true),
+            ("data: a\n\n", true),
+            ("data: a\r\n\r\n", true),
+            ("data: a", false),
+            ("data: a\n", false),
+            ("\n\n", true),
+            ("data: a\r\r", false),
+            ("data: a\r\n\r\ndata: b\r\n\r", false),
+            ("data: longer than the bound", false),
+        ] {
+            let mut splitter = Splitter::new(16);
+            splitter.push(Bytes::from_static(before.as_bytes()), |_| {});
+            assert_eq!(splitter.is_at_event(), is_at_event, "{before:?}");
+        }
+        let splitter = Splitter::new(9);
+        let mut chunk = Bytes::from_static(b"data: b\n\ndata: cd\n\n");
+        assert_eq!(splitter.take_event(&mut chunk, 9).as_deref(), Some(&b"data: b\n\n"[..]));
+        assert_eq!(splitter.take_event(&mut chunk, 10), None, "too long");
+        assert_eq!(chunk, "data: cd\n\n");
     }
 
     #[test]

@@ -106,9 +106,10 @@ impl ChatReplies {
     fn next_event(&mut self, unjudged: bool) -> Option<Event> {
         if self.texts.is_empty() && self.next.is_none() {
             match self.reader.next(unjudged) {
+                Some(event) if self.markup.is_none() => return Some(event),
                 Some(event) => self.next = Some(self.without_markup(event)),
                 None if std::mem::take(&mut self.has_ended) => self.release_held_text(),
-                None => {}
+                None => return None,
             }
         }
         if self.texts.is_empty() {
@@ -209,9 +210,17 @@ impl ChatReplies {
         if !self.text.is_known() {
             return None;
         }
-        let values = self.text.fit(self.reader.unread_event()?)?;
-        let mut frame = self.text.with(self.reader.take_event()?, &values);
+        let (raw, values) = match self.text.fit(self.reader.beginning()) {
+            Some((length, values)) => (self.reader.take_beginning(length)?, values),
+            // The pieces in which the stream comes may have cut it.
+            None => {
+                let (_, values) = self.text.fit(self.reader.unread_event()?)?;
+                (self.reader.take_event()?, values)
+            }
+        };
+        let mut frame = self.text.with(raw, &values);
         frame.number = self.next_number();
+        frame.is_later = self.continues.is_some();
         let choice = self.text.choice();
         self.choices
             .iter_mut()
@@ -376,7 +385,7 @@ impl ReplyCodec for ChatReplies {
 
     fn next(&mut self, choices: &mut Vec<ReplyChoice>, unjudged: bool) -> Option<Frame> {
         if !unjudged && let Some(frame) = self.next_text() {
-            return Some(Frame { is_later: self.continues.is_some(), ..frame });
+            return Some(frame);
         }
         let Event { raw, kind } = self.next_event(unjudged)?;
         if unjudged {
@@ -453,17 +462,18 @@ impl ReplyCodec for ChatReplies {
         context: &WriteContext,
         out: &mut Vec<Bytes>,
     ) {
-        let renumbers = self.number_calls(frame, choices) && !self.observes;
+        let has_calls = frame.events.iter().any(|event| matches!(event, ReplyEvent::Call(_)));
+        let renumbers = has_calls && self.number_calls(frame, choices) && !self.observes;
         if (context.acts || renumbers) && matches!(frame.kind, FrameKind::Part) {
             let edited = self.edited(frame, choices, context, &[]);
             self.write(frame, edited, out);
         } else {
             out.push(frame.raw.clone());
         }
-        for part in frame.parts() {
-            if part.events.iter().any(|event| matches!(event, ReplyEvent::Begin)) {
-                self.shown_of(part.choice).has_role = true;
-            }
+        let begins = |events: &[ReplyEvent]| events.iter().any(|event| matches!(event, ReplyEvent::Begin));
+        if begins(&frame.events) {
+            let parts = frame.parts().filter(|part| begins(part.events));
+            parts.for_each(|part| self.shown_of(part.choice).has_role = true);
         }
     }
 

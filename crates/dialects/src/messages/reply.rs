@@ -133,8 +133,9 @@ impl MessagesReplies {
 
     fn piece(&mut self, piece: Piece, choices: &mut Vec<ReplyChoice>) -> Option<Frame> {
         match piece {
-            Piece::Event(raw) => match self.text_frame(&raw) {
-                Some(frame) => Some(frame),
+            // The pieces in which the stream comes may have cut it.
+            Piece::Event(raw) => match self.text.fit(&raw) {
+                Some((_, values)) => Some(self.text_frame(raw, &values)),
                 None => self.event(Unread::new(raw), choices),
             },
             Piece::Oversized(raw) => {
@@ -197,14 +198,18 @@ impl ReplyCodec for MessagesReplies {
     }
 
     fn next(&mut self, choices: &mut Vec<ReplyChoice>, unjudged: bool) -> Option<Frame> {
+        if !unjudged && let Some(frame) = self.next_text() {
+            return Some(frame);
+        }
         loop {
             let frame = match self.unread.pop_front() {
                 Some(unread) if unjudged => Some(Frame::idle(unread.raw)),
                 Some(unread) => self.event(unread, choices),
                 None => self.next_input(choices, unjudged)?,
             };
-            if let Some(frame) = frame {
-                return Some(Frame { is_later: self.is_later, ..frame });
+            if let Some(mut frame) = frame {
+                frame.is_later = self.is_later;
+                return Some(frame);
             }
         }
     }

@@ -290,6 +290,9 @@ impl ReplyCodec for ResponsesReplies {
     }
 
     fn next(&mut self, choices: &mut Vec<ReplyChoice>, unjudged: bool) -> Option<Frame> {
+        if !unjudged && let Some(frame) = self.next_text(choices) {
+            return Some(frame);
+        }
         loop {
             if unjudged {
                 self.unread.retain(|unread| matches!(unread, Unread::Event(_)));

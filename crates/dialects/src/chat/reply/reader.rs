@@ -171,6 +171,24 @@ impl Reader {
         Some(self.read(piece, unjudged))
     }
 
+    /// The bytes that come next, if an event of a stream begins with them.
+    pub(super) fn beginning(&self) -> &[u8] {
+        match &self.framing {
+            Framing::Events(splitter, input)
+                if self.ready.is_empty() && self.piece.is_none() && splitter.is_at_event() =>
+            {
+                input
+            }
+            _ => &[],
+        }
+    }
+
+    /// Takes the event off them that has this `length`; `None` if it is too long.
+    pub(super) fn take_beginning(&mut self, length: usize) -> Option<Bytes> {
+        let Framing::Events(splitter, input) = &mut self.framing else { return None };
+        splitter.take_event(input, length)
+    }
+
     /// The next event of the stream, which is not parsed yet, if it is complete.
     pub(super) fn unread_event(&mut self) -> Option<&Bytes> {
         if self.ready.is_empty() {

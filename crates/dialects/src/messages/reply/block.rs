@@ -116,6 +116,17 @@ impl Blocks {
         result
     }
 
+    /// Adds a piece of a text, in quotes, to the block at this position.
+    pub fn add_text(&mut self, at: usize, piece: &[u8]) {
+        match self.all[at].text_pieces().zip(inside(piece)) {
+            Some((text, piece)) => {
+                text.extend_from_slice(piece);
+                self.size += piece.len();
+            }
+            None => self.change(at, |block| block.add_member(b"text", piece)),
+        }
+    }
+
     /// Another message begins: its indexes are its own.
     pub fn begin_message(&mut self) {
         self.by_index.clear();
@@ -183,9 +194,14 @@ impl Block {
         argues
     }
 
-    /// Takes a piece of its text, in quotes.
-    pub fn add_text(&mut self, piece: &[u8]) {
-        self.add_member(b"text", piece);
+    /// Its text as far as it has come in pieces.
+    fn text_pieces(&mut self) -> Option<&mut Vec<u8>> {
+        self.added.iter_mut().find(|member| member.name == b"text").and_then(|member| {
+            match &mut member.value {
+                AddedValue::Pieces(text) => Some(text),
+                _ => None,
+            }
+        })
     }
 
     fn add_member(&mut self, name: &[u8], value: &[u8]) {

@@ -12,6 +12,7 @@ use crate::error::{UpstreamError, may_be_in_200, parse, parse_event, parse_in_20
 use crate::lines::{hides_lines, is_empty_list, single_events};
 use crate::reply::{Form, Unjudged};
 use crate::reply_choice::{ReplyCall, ReplyChoice, Visibility};
+use crate::text_frame::Values;
 use bytes::Bytes;
 use model::assembled::Assembled;
 use smallvec::smallvec;
@@ -147,13 +148,24 @@ impl MessagesReplies {
         Some(frame)
     }
 
+    /// The frame of the next event, if it comes in one piece and differs from the one before in its text alone.
+    pub(super) fn next_text(&mut self) -> Option<Frame> {
+        if !self.unread.is_empty() {
+            return None;
+        }
+        let (length, values) = self.text.fit(self.input.beginning())?;
+        let raw = self.input.take_beginning(length)?;
+        Some(self.text_frame(raw, &values))
+    }
+
     /// The frame of an event that differs from the one before in its text alone.
-    pub(super) fn text_frame(&mut self, raw: &Bytes) -> Option<Frame> {
-        let values = self.text.fit(raw)?;
-        let frame = self.text.with(raw.clone(), &values);
-        let text = self.text.quoted_text(raw, &values);
-        self.blocks.change(usize::from(frame.tag?), |block| block.add_text(text));
-        Some(frame)
+    pub(super) fn text_frame(&mut self, raw: Bytes, values: &Values) -> Frame {
+        let mut frame = self.text.with(raw, values);
+        frame.is_later = self.is_later;
+        if let Some(block) = frame.tag {
+            self.blocks.add_text(usize::from(block), self.text.quoted_text(&frame.raw, values));
+        }
+        frame
     }
 
     /// Takes an event whose data is no object.

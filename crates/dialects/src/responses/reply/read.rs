@@ -14,6 +14,7 @@ use crate::lines::{hides_lines, is_empty_list, single_events};
 use crate::reply::{Form, Unjudged};
 use crate::reply_choice::{ReplyCall, ReplyChoice, Visibility};
 use crate::responses::item::{Item, ItemKind};
+use crate::text_frame::Values;
 use bytes::Bytes;
 use model::call::Arguments;
 use wire::body::Span;
@@ -43,9 +44,12 @@ impl ResponsesReplies {
     /// Reads a piece of the upstream's stream; `None` if it says nothing by itself.
     pub(super) fn piece(&mut self, piece: Piece, choices: &mut Vec<ReplyChoice>) -> Option<Frame> {
         match piece {
-            Piece::Event(raw) => match self.text_frame(&raw, choices) {
-                Some(frame) => Some(frame),
-                None => self.event(raw, choices),
+            // The pieces in which the stream comes may have cut it.
+            Piece::Event(raw) => match self.text.fit(&raw) {
+                Some((_, values)) if !ends_as_calls(&raw, &values) => {
+                    Some(self.text_frame(raw, &values, choices))
+                }
+                _ => self.event(raw, choices),
             },
             Piece::Oversized(raw) => {
                 self.has_begun = true;
@@ -55,18 +59,27 @@ impl ResponsesReplies {
         }
     }
 
-    /// The frame of an event that differs from the one before in its text, its number and its padding alone.
-    fn text_frame(&mut self, raw: &Bytes, choices: &mut [ReplyChoice]) -> Option<Frame> {
-        let values = self.text.fit(raw)?;
-        if values.iter().any(|value| raw.get(..=value.end as usize).is_some_and(|text| CALLS.end(text))) {
+    /// The frame of the next event, if it comes in one piece and differs from the one before in its text, its number and its
+    /// padding alone.
+    pub(super) fn next_text(&mut self, choices: &mut [ReplyChoice]) -> Option<Frame> {
+        if !self.unread.is_empty() {
             return None;
         }
+        let stream = self.input.beginning();
+        let (length, values) = self.text.fit(stream).filter(|(_, values)| !ends_as_calls(stream, values))?;
+        let raw = self.input.take_beginning(length)?;
+        Some(self.text_frame(raw, &values, choices))
+    }
+
+    /// The frame of an event that differs from the one before in its text, its number and its padding alone.
+    fn text_frame(&mut self, raw: Bytes, values: &Values, choices: &mut [ReplyChoice]) -> Frame {
         if choices.iter().any(|choice| !choice.calls().is_empty()) {
             self.report_calls(choices);
         }
-        let mut frame = self.text.with(raw.clone(), &values);
+        let mut frame = self.text.with(raw, values);
         frame.number = self.next_number();
-        let moved = |span| self.text.moved(span, &values);
+        frame.is_later = self.is_later();
+        let moved = |span| self.text.moved(span, values);
         let number = |span: Span| {
             span.of(frame.payload()).iter().fold(0_u64, |number, digit| number * 10 + u64::from(digit - b'0'))
         };
@@ -74,7 +87,7 @@ impl ResponsesReplies {
         let sequence = sequence.map(|(span, _)| moved(span)).map(|span| (span, number(span)));
         let index = index.map(|(span, index)| (moved(span), index));
         self.last_numbers = Some((frame.number, EventNumbers { sequence, index }));
-        Some(frame)
+        frame
     }
 
     fn next_number(&mut self) -> u32 {
@@ -577,6 +590,11 @@ impl ResponsesReplies {
         let visibility = if is_hidden { Visibility::Hidden } else { Visibility::Shown };
         choice.set_visibility(text as usize, visibility);
     }
+}
+
+/// Whether one of these values of an event could be the beginning of a call, which is then looked for.
+fn ends_as_calls(event: &[u8], values: &Values) -> bool {
+    values.iter().any(|value| event.get(..=value.end as usize).is_some_and(|text| CALLS.end(text)))
 }
 
 /// Whether the client does not see a call that was decided on.
