@@ -85,7 +85,7 @@ impl Replies {
     pub(super) fn begin_stream(
         running: &Running,
         core: &mut Core,
-        mut judging: Judging,
+        mut judging: Box<Judging>,
         ends_by_closing: bool,
     ) -> Box<Self> {
         core.record.streamed = true;
@@ -105,7 +105,7 @@ impl Replies {
     pub(super) fn begin_whole(
         running: &mut Running,
         core: &mut Core,
-        judging: Judging,
+        judging: Box<Judging>,
         reply: WholeReply,
         now: Now,
     ) -> Box<Self> {
@@ -118,7 +118,7 @@ impl Replies {
     pub(super) fn own_reply(
         running: &mut Running,
         core: &mut Core,
-        judging: Judging,
+        judging: Box<Judging>,
         body: &Bytes,
         now: Now,
     ) -> Box<Self> {
@@ -134,7 +134,7 @@ impl Replies {
         replies
     }
 
-    fn new(running: &Running, core: &Core, judging: Judging, form: Form, source: Source) -> Box<Self> {
+    fn new(running: &Running, core: &Core, judging: Box<Judging>, form: Form, source: Source) -> Box<Self> {
         let limits = core.shared.settings.limits;
         let options = running.options(core);
         let pipeline = ReplyPipeline::new(judging, core.dialect, form, limits, options);
@@ -166,13 +166,14 @@ impl Replies {
 
     /// Handles an input.
     pub(super) fn on(&mut self, running: &mut Running, core: &mut Core, input: Input, now: Now) {
-        let (upstream, is_done) = (self.upstream, self.pipeline.is_done());
+        let upstream = self.upstream;
+        if let (Upstream::Reading { .. }, Input::Bytes(data)) = (upstream, &input) {
+            self.push(running, core, data, now);
+            return self.count_memory(core, data.len());
+        }
+        let is_done = self.pipeline.is_done();
         match (upstream, input) {
             (Upstream::Over, _) => {}
-            (Upstream::Reading { .. }, Input::Bytes(data)) => {
-                self.push(running, core, &data, now);
-                self.count_memory(core, data.len());
-            }
             (Upstream::Reading { ends_by_closing: true }, Input::End) if !self.pipeline.is_whole() => {
                 let error = core.cut("the connection was closed before the stream had ended");
                 self.fail(core, error, Break::Upstream);
@@ -207,6 +208,7 @@ impl Replies {
     pub(super) fn deadline(&self, core: &Core, is_reask: bool) -> Option<Instant> {
         let waits = &core.shared.settings.waits;
         let (is_reading, end) = match self.upstream {
+            _ if !self.is_stream() => return None,
             Upstream::Over => return None,
             Upstream::Reading { .. } => (true, self.ended_at.map(|at| at + waits.after_end)),
             Upstream::AskedAgain | Upstream::Waiting => (false, None),
@@ -214,7 +216,10 @@ impl Replies {
         // Everything that arrives may be hidden from the client: the arguments of a call under judgement can take minutes.
         let is_silent = !is_reading || self.holds_head() || is_reask || self.pipeline.is_hiding();
         let heartbeat = core.shown_at.filter(|_| is_silent).map(|at| at + waits.heartbeat);
-        heartbeat.into_iter().chain(end).min().filter(|_| self.is_stream())
+        match (heartbeat, end) {
+            (Some(heartbeat), Some(end)) => Some(heartbeat.min(end)),
+            (heartbeat, end) => heartbeat.or(end),
+        }
     }
 
     /// Its [`Self::deadline`] has come, or has moved meanwhile.

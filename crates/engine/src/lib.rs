@@ -128,6 +128,14 @@ impl Phase {
     fn of(running: Box<Running>) -> Self {
         if running.is_over() { Self::Ended(running) } else { Self::Running(running) }
     }
+
+    /// The client's reply is complete.
+    fn end(&mut self) {
+        *self = match std::mem::replace(self, Self::Over) {
+            Self::Running(running) => Self::Ended(running),
+            other => other,
+        };
+    }
 }
 
 impl Exchange {
@@ -153,6 +161,13 @@ impl Exchange {
             core.record.late_results += 1;
             return;
         }
+        if let Phase::Running(running) = &mut self.phase {
+            running.on(core, input, now);
+            if running.is_over() {
+                self.phase.end();
+            }
+            return self.core.end_input(now);
+        }
         self.phase = match (std::mem::replace(&mut self.phase, Phase::Over), input) {
             (Phase::Admission, Input::Finished(_, EffectResult::Admitted(admission))) => {
                 take_admission(core, admission, now)
@@ -168,10 +183,6 @@ impl Exchange {
             }
             (Phase::Claim(planned), Input::Finished(_, EffectResult::Claimed(claimed))) => {
                 take_claim(core, *planned, claimed, now)
-            }
-            (Phase::Running(mut running), input) => {
-                running.on(core, input, now);
-                Phase::of(running)
             }
             (phase, input) => {
                 unexpected(&input);

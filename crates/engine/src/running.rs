@@ -94,37 +94,39 @@ impl Running {
     }
 
     /// Handles an input.
-    pub(super) fn on(&mut self, core: &mut Core, input: Input, now: Now) {
-        if let Input::NotSent(error) = &input
-            && !error.is_sent()
-        {
-            core.record.upstream_requests = core.record.upstream_requests.saturating_sub(1);
+    pub(super) fn on(&mut self, core: &mut Core, mut input: Input, now: Now) {
+        match &mut input {
+            Input::NotSent(error) if !error.is_sent() => {
+                core.record.upstream_requests = core.record.upstream_requests.saturating_sub(1);
+            }
+            Input::Resent => return core.record.fallbacks.push(Retry::Stale),
+            Input::UpstreamId(id) => return core.record.upstream_request_ids.push(std::mem::take(id)),
+            _ => {}
         }
-        self.replying = match (std::mem::replace(&mut self.replying, Replying::Over), input) {
-            (replying, Input::Resent) => {
-                core.record.fallbacks.push(Retry::Stale);
-                replying
-            }
-            (replying, Input::UpstreamId(id)) => {
-                core.record.upstream_request_ids.push(id);
-                replying
-            }
-            (Replying::Nothing(judging), Input::StreamBegins { ends_by_closing }) => {
-                Replying::Judged(Replies::begin_stream(self, core, *judging, ends_by_closing))
-            }
-            (Replying::Nothing(judging), Input::Reply(reply)) => {
-                Replying::Judged(Replies::begin_whole(self, core, *judging, reply, now))
-            }
-            (Replying::Nothing(_), Input::NotSent(error) | Input::Cut(error, _)) => self.fail(core, error),
-            (Replying::Judged(mut replies), input) => {
+        self.replying = match std::mem::replace(&mut self.replying, Replying::Over) {
+            Replying::Judged(mut replies) => {
                 replies.on(self, core, input, now);
                 Replying::Judged(replies)
             }
+            replying => self.first_reply(core, replying, input, now),
+        };
+    }
+
+    /// Handles an input while no reply is judged.
+    fn first_reply(&mut self, core: &mut Core, replying: Replying, input: Input, now: Now) -> Replying {
+        match (replying, input) {
+            (Replying::Nothing(judging), Input::StreamBegins { ends_by_closing }) => {
+                Replying::Judged(Replies::begin_stream(self, core, judging, ends_by_closing))
+            }
+            (Replying::Nothing(judging), Input::Reply(reply)) => {
+                Replying::Judged(Replies::begin_whole(self, core, judging, reply, now))
+            }
+            (Replying::Nothing(_), Input::NotSent(error) | Input::Cut(error, _)) => self.fail(core, error),
             (replying, input) => {
                 unexpected(&input);
                 replying
             }
-        };
+        }
     }
 
     fn fail(&mut self, core: &mut Core, error: ProxyError) -> Replying {
@@ -203,7 +205,7 @@ impl Running {
         let is_stream = core.request.stream;
         let form = if is_stream { Form::Streamed } else { Form::Whole };
         let body = core.dialect.approved(form, confirmation, &handed);
-        self.replying = Replying::Judged(Replies::own_reply(self, core, *judging, &body, now));
+        self.replying = Replying::Judged(Replies::own_reply(self, core, judging, &body, now));
     }
 
     /// Answers with the text alone, in the model's place: the approval of `question` came too late.
@@ -217,7 +219,7 @@ impl Running {
         let handed = Handed { question, key, model: &model, created, usage };
         let form = if core.request.stream { Form::Streamed } else { Form::Whole };
         let body = core.dialect.says(form, &text, &handed);
-        self.replying = Replying::Judged(Replies::own_reply(self, core, *judging, &body, now));
+        self.replying = Replying::Judged(Replies::own_reply(self, core, judging, &body, now));
     }
 
     /// How the replies are written.

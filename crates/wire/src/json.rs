@@ -8,9 +8,16 @@ use std::borrow::Cow;
 /// The text of a string read from `text`; lone surrogates become U+FFFD.
 pub fn decode<'a>(string: Str, text: &'a [u8]) -> Cow<'a, str> {
     let raw = string.raw(text);
-    if string.escaped {
-        return Cow::Owned(unescape(raw));
-    }
+    if string.escaped { Cow::Owned(unescape(raw)) } else { plain(raw) }
+}
+
+/// As [`unescape`], without a copy where there is no escape.
+pub fn unescaped(raw: &[u8]) -> Cow<'_, str> {
+    if raw.contains(&b'\\') { Cow::Owned(unescape(raw)) } else { plain(raw) }
+}
+
+/// The text of bytes without escapes.
+fn plain(raw: &[u8]) -> Cow<'_, str> {
     // Much quicker than the standard library's lossy reading, and all that a body's strings ever need.
     simdutf8::basic::from_utf8(raw).map_or_else(|_| String::from_utf8_lossy(raw), Cow::Borrowed)
 }
@@ -308,6 +315,8 @@ mod tests {
                     let raw = format!("{before}{escape}{after}");
                     let expected = format!("{before}{meant}{after}");
                     assert!(at_end || unescape(raw.as_bytes()) == expected, "{raw}");
+                    assert_eq!(unescaped(raw.as_bytes()), unescape(raw.as_bytes()));
+                    assert_eq!(unescaped(before.as_bytes()), before);
                 }
             }
         }

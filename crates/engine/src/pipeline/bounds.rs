@@ -20,8 +20,11 @@ impl ReplyPipeline {
             self.note(Unjudged::HeldTooMuch);
             self.release_all(now_ms, out);
         }
-        let kept = self.choices.iter().map(ReplyChoice::size).sum::<usize>() + self.codec.known_bytes();
-        let calls = self.choices.iter().map(|choice| choice.calls().len()).max().unwrap_or(0);
+        let (mut kept, mut calls) = (self.codec.known_bytes(), 0);
+        for choice in &self.choices {
+            kept += choice.size();
+            calls = calls.max(choice.calls().len());
+        }
         if kept > self.limits.reply || calls > MOST_CALLS || self.choices.len() > MOST_CHOICES {
             self.read_no_further(Unjudged::ReplyTooLong, now_ms, out);
         }

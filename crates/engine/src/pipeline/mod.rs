@@ -25,14 +25,14 @@ use dialects::usage_sum::Usages;
 use dialects::variant::PlannedRequest;
 use model::plan::decision::Decision;
 use serde_json::Value;
-use wire::json::unescape;
+use wire::json::unescaped;
 
 /// The default status of a reply.
 const OK: u16 = 200;
 
 /// Judges the replies to one client request, re-asks included.
 pub struct ReplyPipeline {
-    judging: Judging,
+    judging: Box<Judging>,
     codec: Box<dyn ReplyCodec>,
     options: Options,
     form: Form,
@@ -108,13 +108,19 @@ impl Phase {
 
 impl ReplyPipeline {
     /// A pipeline for a reply that the client gets in this form; the first upstream reply is expected in the same form.
-    pub fn new(judging: Judging, dialect: AnyDialect, form: Form, limits: Limits, options: Options) -> Self {
-        Self::with_codec(judging, dialect.codec(form, limits), form, limits, options)
+    pub fn new(
+        judging: impl Into<Box<Judging>>,
+        dialect: AnyDialect,
+        form: Form,
+        limits: Limits,
+        options: Options,
+    ) -> Self {
+        Self::with_codec(judging.into(), dialect.codec(form, limits), form, limits, options)
     }
 
     /// As [`Self::new`], with a codec for this form and these limits.
     pub(super) fn with_codec(
-        judging: Judging,
+        judging: Box<Judging>,
         codec: Box<dyn ReplyCodec>,
         form: Form,
         limits: Limits,
@@ -159,7 +165,11 @@ impl ReplyPipeline {
         while !self.phase.is_stopped()
             && let Some(frame) = self.codec.next(&mut self.choices, matches!(self.phase, Phase::Unjudged))
         {
-            self.take_frame(frame, now_ms, out);
+            if self.passes_text(&frame, out) {
+                self.bound(now_ms, out);
+            } else {
+                self.take_frame(frame, now_ms, out);
+            }
         }
     }
 
@@ -238,9 +248,6 @@ impl ReplyPipeline {
     /// Takes a part of the reply, and decides on its calls as far as possible.
     fn take_part(&mut self, frame: Frame, now_ms: u64, out: &mut Vec<Bytes>) {
         self.phase.begin_reading();
-        if self.passes_text(&frame, out) {
-            return self.bound(now_ms, out);
-        }
         if self.form == Form::Whole && frame.is_later {
             let choice = frame.parts().next().map(|part| part.choice);
             choice.into_iter().for_each(|choice| self.queue.drop_later_reply(choice));
@@ -290,10 +297,10 @@ impl ReplyPipeline {
 
     /// Gives out a part of a stream that says a text alone, if nothing waits and nothing acts; false if it is not so.
     fn passes_text(&mut self, frame: &Frame, out: &mut Vec<Bytes>) -> bool {
-        let Some(part) = frame.text_alone().filter(|_| self.form == Form::Streamed && self.queue.is_empty())
-        else {
+        if self.form == Form::Whole || !self.queue.is_empty() || matches!(self.phase, Phase::Unjudged) {
             return false;
-        };
+        }
+        let Some(part) = frame.text_alone() else { return false };
         let has_calls = self.choices.iter().any(|choice| !choice.calls().is_empty());
         let Some(at) = self.choices.iter().position(|choice| choice.index == part.choice) else {
             return false;
@@ -302,6 +309,7 @@ impl ReplyPipeline {
         if has_calls || !(self.judging.observes() || knows_texts(choice, part)) || self.acts() {
             return false;
         }
+        self.phase.begin_reading();
         let payload = frame.payload();
         let choice = &mut self.choices[at];
         part.texts().for_each(|text| choice.add_text(text.of(payload)));
@@ -823,13 +831,19 @@ fn knows_texts(choice: &ReplyChoice, part: FramePart<'_>) -> bool {
 
 /// Notes that the client was given a part of a choice, from a frame with this payload.
 fn note_given(choice: &mut ReplyChoice, part: FramePart<'_>, payload: &[u8]) {
-    choice.note_shown(part.text_bytes(), part.finishes());
-    part.parts_of_texts().for_each(|text| choice.note_given(text));
+    let (mut text_bytes, mut finishes) = (0, false);
     for event in part.events {
-        if let ReplyEvent::TextPiece(piece) = event {
-            choice.note_piece(&unescape(piece.of(payload)));
+        match event {
+            ReplyEvent::Text(text) => text_bytes += text.len(),
+            ReplyEvent::OfText(text) => choice.note_given(*text as usize),
+            ReplyEvent::TextPiece(piece) => {
+                choice.note_piece(&unescaped(piece.of(payload)));
+            }
+            ReplyEvent::Finish { .. } => finishes = true,
+            _ => {}
         }
     }
+    choice.note_shown(text_bytes, finishes);
 }
 
 /// What ends the event that the upstream left open, where something follows it; `is_line`: its last line has ended.

@@ -114,7 +114,7 @@ pub(super) fn judging_of(rules: Rules) -> Judging {
 /// A pipeline of the made-up protocol.
 pub(super) fn piped(judging: Judging, form: Form, limits: Limits, has_name_pieces: bool) -> ReplyPipeline {
     let codec = Box::new(LinesCodec::new(form, limits, has_name_pieces));
-    ReplyPipeline::with_codec(judging, codec, form, limits, Options::default())
+    ReplyPipeline::with_codec(Box::new(judging), codec, form, limits, Options::default())
 }
 
 fn of_stream(rules: Rules) -> ReplyPipeline {
