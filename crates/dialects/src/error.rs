@@ -79,8 +79,8 @@ pub fn parse_in_200(body: &[u8]) -> Option<UpstreamError> {
 }
 
 /// Whether [`parse_in_200`] may find an error in `body`, whose top-level `members` were read.
-pub fn may_be_in_200(members: &[Member], body: &[u8]) -> bool {
-    members.iter().any(|member| match member.key.raw(body) {
+pub fn may_be_in_200<'a>(members: impl IntoIterator<Item = &'a Member>, body: &[u8]) -> bool {
+    members.into_iter().any(|member| match member.key.raw(body) {
         b"error" | b"base_resp" => true,
         b"object" | b"type" => matches!(member.value.of(body), b"\"error\"" | b"\"response.failed\""),
         _ => member.key.escaped,

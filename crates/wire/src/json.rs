@@ -29,6 +29,11 @@ pub fn decode_bytes<'a>(string: Str, text: &'a [u8]) -> Cow<'a, [u8]> {
     if string.escaped { Cow::Owned(unescape(raw).into_bytes()) } else { Cow::Borrowed(raw) }
 }
 
+/// Whether readers that ignore the case of letters take `name` for `known`, which is ASCII in lower case.
+pub fn is_same_name(name: &[u8], known: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(known) || (!name.is_ascii() && *in_one_case(name) == *known)
+}
+
 /// A member's name in lower case, as readers compare it that ignore the case of letters. By way of capitals: the
 /// capital of `ſ` is `S`.
 pub fn in_one_case(name: &[u8]) -> Cow<'_, [u8]> {
@@ -296,6 +301,23 @@ fn unescape_unicode(raw: &[u8]) -> (usize, char) {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_name_is_the_same_in_any_case_of_its_letters() {
+        for (name, is_same) in [
+            ("strict", true),
+            ("Strict", true),
+            ("STRICT", true),
+            ("\u{17f}trict", true),
+            ("strict ", false),
+            ("stric", false),
+            ("str\u{ed}ct", false),
+            ("", false),
+        ] {
+            assert_eq!(is_same_name(name.as_bytes(), b"strict"), is_same, "{name}");
+            assert_eq!(*in_one_case(name.as_bytes()) == *b"strict", is_same, "{name}");
+        }
+    }
 
     #[test]
     fn escapes_are_resolved_wherever_they_are() {

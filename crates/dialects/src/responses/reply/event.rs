@@ -1,15 +1,17 @@
 //! The parser of one event of a stream of the Responses API. Goes by the members of an event and not by its type alone:
 //! a client may read a call from any event that holds one.
 
+use super::last::ResponseMembers;
 use crate::chat::call::parse_index;
 use crate::content::parse_arguments;
+use crate::error::may_be_in_200;
 use crate::responses::item::{Item, parse_item};
 use model::call::Arguments;
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use wire::body::{Fault, Kind, Scanner, Span, Str};
 use wire::json::{decode, decode_bytes, in_one_case};
-use wire::members::{SeenMembers, may_be_read_as, members_of, string_or_skip};
+use wire::members::{Member, SeenMembers, may_be_read_as, members_of, string_or_skip};
 
 /// The spans of one event, within its data.
 #[derive(Clone, Debug, Default)]
@@ -28,6 +30,8 @@ pub struct Event {
     pub item: Option<Item>,
     /// The whole response, in the events of its life.
     pub response: Option<Span>,
+    /// What was read of it where it is a member.
+    pub members: Option<Box<ResponseMembers>>,
     pub delta: Option<Str>,
     /// The random text by which OpenAI gives all events of texts the same length.
     pub padding: Option<Str>,
@@ -35,6 +39,8 @@ pub struct Event {
     pub arguments: Arguments,
     /// Two parsers may see different things in it.
     pub ambiguous: bool,
+    /// It may report an error as [`parse_in_200`](crate::error::parse_in_200) finds it.
+    pub may_be_error: bool,
 }
 
 /// The `output_index` of an event.
@@ -103,14 +109,17 @@ impl Event {
         }
         let (start, mut has_output) = (scanner.at(), false);
         scanner.object()?;
-        while let Some(key) = scanner.member()? {
-            let key = decode_bytes(key, data);
-            has_output |= *key == *b"output" && scanner.peek()? == Kind::Array;
+        while let Some(name) = scanner.member()? {
+            let (key, kind) = (decode_bytes(name, data), scanner.peek()?);
+            let value = scanner.at();
+            has_output |= *key == *b"output" && kind == Kind::Array;
             let folded = in_one_case(&key);
             if let Some(at) = DECISIVE.iter().position(|name| *name == &*folded) {
                 event.ambiguous |= seen.once(at as u32).is_err() || !DECISIVE.contains(&&*key);
             }
-            event.member(&key, &mut scanner)?;
+            event.member(&key, kind, &mut scanner)?;
+            let member = Member { key: name, value: Span::new(value, scanner.at()) };
+            event.may_be_error |= may_be_in_200([&member], data);
         }
         // A whole response takes the place of its event.
         if has_output && event.response.is_none() && event.item.is_none() {
@@ -132,8 +141,7 @@ impl Event {
         Ok(event)
     }
 
-    fn member(&mut self, key: &[u8], scanner: &mut Scanner<'_>) -> Result<(), Fault> {
-        let kind = scanner.peek()?;
+    fn member(&mut self, key: &[u8], kind: Kind, scanner: &mut Scanner<'_>) -> Result<(), Fault> {
         match key {
             b"type" => self.kind = string_or_skip(scanner)?,
             b"output_index" => self.index = parse_output_index(scanner, kind)?,
@@ -146,7 +154,11 @@ impl Event {
                 self.ambiguous |= item.call.ambiguous;
                 self.item = Some(item);
             }
-            b"response" if kind == Kind::Object => self.response = Some(scanner.skip()?),
+            b"response" if kind == Kind::Object => {
+                let (start, mut members) = (scanner.at(), Box::<ResponseMembers>::default());
+                members.read(scanner)?;
+                (self.response, self.members) = (Some(Span::new(start, scanner.at())), Some(members));
+            }
             b"item" | b"response" => {
                 let value = scanner.skip_kind(kind)?;
                 self.ambiguous |= may_be_read_as(key, value.of(scanner.text()), &[b"item", b"response"]);

@@ -17,13 +17,13 @@ use crate::responses::item::{Item, ItemKind, parse_item};
 use bytes::Bytes;
 use smallvec::SmallVec;
 use wire::body::{Fault, Kind, Scanner, Span};
-use wire::json::{decode_bytes, in_one_case, quote};
-use wire::members::{Member, all_members, may_be_read_as, members_of};
+use wire::json::{decode_bytes, is_same_name, quote};
+use wire::members::{Member, may_be_read_as, members_of};
 use wire::splice::Splices;
 use wire::sse::parse_fields;
 
 /// The members that later replies repeat from the first one: clients know the response by them.
-const HEAD: [&[u8]; 10] = [
+static HEAD: [&[u8]; 10] = [
     b"id",
     b"created_at",
     b"model",
@@ -55,6 +55,7 @@ pub struct Last {
 }
 
 /// One item in the list.
+#[derive(Clone, Debug)]
 pub struct Entry {
     pub item: Item,
     /// The item of the reply that it repeats.
@@ -66,43 +67,95 @@ pub struct Entry {
 /// The members of a response that later ones repeat: their names, and their values as written.
 pub type HeadMembers = Vec<(&'static [u8], Bytes)>;
 
-fn repeated(members: &[Member], data: &[u8]) -> HeadMembers {
-    let known = |member: &Member| {
+/// Those among `members`; `written` gives the bytes of a value.
+fn repeated(members: &[Member], data: &[u8], written: impl Fn(Span) -> Bytes) -> HeadMembers {
+    let mut repeated = HeadMembers::with_capacity(HEAD.len());
+    repeated.extend(members.iter().filter_map(|member| {
         let key = decode_bytes(member.key, data);
-        let name = HEAD.into_iter().find(|name| **name == *key)?;
-        Some((name, Bytes::copy_from_slice(member.value.of(data))))
-    };
-    members.iter().filter_map(known).collect()
+        let name = HEAD.iter().find(|name| ***name == *key)?;
+        Some((*name, written(member.value)))
+    }));
+    repeated
+}
+
+/// The members of a response, and the items of its list.
+#[derive(Clone, Debug, Default)]
+pub struct ResponseMembers {
+    pub all: Vec<Member>,
+    /// The list of items.
+    output: Option<Span>,
+    entries: Vec<Entry>,
+    /// Parsers differ on the items.
+    is_ambiguous: bool,
+}
+
+impl ResponseMembers {
+    /// Those of the object at the position of `scanner`, as far as they can be read.
+    ///
+    /// # Errors
+    /// A [`Fault`] where it is no JSON object.
+    pub fn read(&mut self, scanner: &mut Scanner<'_>) -> Result<(), Fault> {
+        // A response has more than a dozen.
+        self.all.reserve(24);
+        scanner.object()?;
+        while let Some(key) = scanner.member()? {
+            let is_output = *decode_bytes(key, scanner.text()) == *b"output";
+            let value = if is_output { self.read_output(scanner)? } else { scanner.skip()? };
+            self.all.push(Member { key, value });
+        }
+        Ok(())
+    }
+
+    /// Reads the value of `output`. Of several the last one counts.
+    fn read_output(&mut self, scanner: &mut Scanner<'_>) -> Result<Span, Fault> {
+        (self.output, self.entries, self.is_ambiguous) = (None, Vec::new(), false);
+        if scanner.peek()? != Kind::Array {
+            return scanner.skip();
+        }
+        let (start, mut ahead) = (scanner.at(), scanner.clone());
+        let (entries, are_ambiguous) = entries(&mut ahead);
+        let span = match are_ambiguous {
+            Ok(_) => {
+                *scanner = ahead;
+                Span::new(start, scanner.at())
+            }
+            Err(_) => scanner.skip()?,
+        };
+        (self.output, self.entries, self.is_ambiguous) = (Some(span), entries, are_ambiguous.unwrap_or(true));
+        Ok(span)
+    }
 }
 
 impl Last {
     /// The last event of a stream.
-    pub fn of_event(raw: Bytes, data: Bytes, event: Event) -> Self {
-        let members = members_of(&data, event.response.unwrap_or_default());
-        let mut last = Self::of(data, members, event);
+    pub fn of_event(raw: Bytes, data: Bytes, mut event: Event) -> Self {
+        let members = event.members.take().unwrap_or_else(|| {
+            let mut members = Box::<ResponseMembers>::default();
+            // What comes after a fault is no member.
+            let _ = members.read(&mut Scanner::within(&data, event.response.unwrap_or_default()));
+            members
+        });
+        let mut last = Self::of(data, *members, event);
         last.raw = Some(raw);
         last
     }
 
     /// A whole reply; `None` if it is none.
     pub fn of_body(body: &Bytes) -> Option<Self> {
-        let mut scanner = Scanner::tolerant(body);
-        let members = all_members(&mut scanner).ok()?;
+        let (mut scanner, mut members) = (Scanner::tolerant(body), ResponseMembers::default());
+        members.read(&mut scanner).ok()?;
         scanner.end().ok()?;
         let last = Self::of(body.clone(), members, Event::default());
         (last.output.is_some() || last.ambiguous).then_some(last)
     }
 
-    fn of(data: Bytes, members: Vec<Member>, event: Event) -> Self {
-        let named = |name: &[u8]| members.iter().rfind(|member| *decode_bytes(member.key, &data) == *name);
-        let output =
-            named(b"output").map(|member| member.value).filter(|span| span.of(&data).starts_with(b"["));
-        let is_cut = named(b"status").is_some_and(|status| status.value.of(&data) == b"\"incomplete\"");
-        let cut = is_cut || event.type_of(&data) == "response.incomplete";
-        let failed = named(b"status")
-            .is_some_and(|status| matches!(status.value.of(&data), b"\"failed\"" | b"\"cancelled\""));
-        let (entries, are_ambiguous) = output.map(|output| entries(output, &data)).unwrap_or_default();
-        let ambiguous = are_ambiguous || has_odd_output(&members, &data);
+    fn of(data: Bytes, members: ResponseMembers, event: Event) -> Self {
+        let ResponseMembers { all: members, output, entries, is_ambiguous } = members;
+        let status = members.iter().rfind(|member| *decode_bytes(member.key, &data) == *b"status");
+        let status = status.map(|status| status.value.of(&data));
+        let cut = status == Some(b"\"incomplete\"") || event.type_of(&data) == "response.incomplete";
+        let failed = matches!(status, Some(b"\"failed\"" | b"\"cancelled\""));
+        let ambiguous = is_ambiguous || has_odd_output(&members, &data);
         Self { raw: None, event, members, entries, output, ambiguous, failed, cut, data }
     }
 
@@ -125,7 +178,24 @@ impl Last {
 
     /// The members of the response that later ones repeat.
     pub fn head(&self) -> HeadMembers {
-        repeated(&self.members, &self.data)
+        // Of a stream the event is not kept for them.
+        match self.raw {
+            Some(_) => repeated(&self.members, &self.data, |value| self.copied(value)),
+            None => repeated(&self.members, &self.data, |value| self.data.slice(value.range())),
+        }
+    }
+
+    /// The same of an event that ends a stream: in one without a response they are its own.
+    fn head_of_end(&self) -> HeadMembers {
+        if self.raw.is_none() || self.event.response.is_some() {
+            return self.head();
+        }
+        let members = members_of(&self.data, Span::new(0, self.data.len()));
+        repeated(&members, &self.data, |value| self.copied(value))
+    }
+
+    fn copied(&self, value: Span) -> Bytes {
+        Bytes::copy_from_slice(value.of(&self.data))
     }
 
     /// Its items.
@@ -163,8 +233,7 @@ impl Last {
         let is_set = |member: &&Member| {
             member.key.raw(&self.data) != b"error" || member.value.of(&self.data) != b"null"
         };
-        let members: Vec<Member> = self.members.iter().filter(is_set).copied().collect();
-        may_be_in_200(&members, &self.data)
+        may_be_in_200(self.members.iter().filter(is_set), &self.data)
     }
 
     /// The whole response, as JSON.
@@ -209,7 +278,7 @@ fn carried_kind(item: &[u8]) -> &'static str {
 
 /// Whether a response with these members has no list of items, or several, for some parsers.
 fn has_odd_output(members: &[Member], data: &[u8]) -> bool {
-    let is_output = |member: &&Member| *in_one_case(&decode_bytes(member.key, data)) == *b"output";
+    let is_output = |member: &&Member| is_same_name(&decode_bytes(member.key, data), b"output");
     let mut outputs = members.iter().filter(is_output);
     let Some(first) = outputs.next() else { return false };
     let (key, value) = (decode_bytes(first.key, data), first.value.of(data));
@@ -217,17 +286,16 @@ fn has_odd_output(members: &[Member], data: &[u8]) -> bool {
     outputs.next().is_some() || (!is_list && may_be_read_as(&key, value, &[b"output"]))
 }
 
-/// The items of a list, and whether parsers differ on them: one is ambiguous, a list, or too large to be read. What is
-/// neither an object nor a list holds no call for any parser.
-fn entries(output: Span, data: &[u8]) -> (Vec<Entry>, bool) {
-    let mut scanner = Scanner::within(data, output);
+/// The items of the list at the position of `scanner`, and whether parsers differ on them: one is ambiguous, a list, or (a
+/// fault) too large to be read. What is neither an object nor a list holds no call for any parser.
+fn entries(scanner: &mut Scanner<'_>) -> (Vec<Entry>, Result<bool, Fault>) {
     let mut entries = Vec::new();
     let mut read = || {
         let mut is_ambiguous = false;
         scanner.array()?;
         while scanner.element()? {
             let item = match scanner.peek()? {
-                Kind::Object => parse_item(&mut scanner)?,
+                Kind::Object => parse_item(scanner)?,
                 kind => {
                     is_ambiguous |= kind == Kind::Array;
                     Item { span: scanner.skip_kind(kind)?, ..Item::default() }
@@ -236,9 +304,9 @@ fn entries(output: Span, data: &[u8]) -> (Vec<Entry>, bool) {
             is_ambiguous |= item.call.ambiguous;
             entries.push(Entry { item, at: None, differs: false });
         }
-        Ok::<_, Fault>(is_ambiguous)
+        Ok(is_ambiguous)
     };
-    let is_ambiguous = read().unwrap_or(true);
+    let is_ambiguous = read();
     (entries, is_ambiguous)
 }
 
@@ -253,10 +321,7 @@ impl ResponsesReplies {
             Box::new(FrameUsage { reports, model: last.member("model"), is_alone: false })
         });
         if self.head.is_empty() {
-            let is_read = last.raw.is_none() || last.event.response.is_some();
-            let whole = Span::new(0, last.data.len());
-            self.head =
-                if is_read { last.head() } else { repeated(&members_of(&last.data, whole), &last.data) };
+            self.head = last.head_of_end();
         }
         self.reply_id = last.id().or(self.reply_id.take()).filter(|_| !self.kept.is_own());
         // What follows a reply of its own cannot pass unjudged.

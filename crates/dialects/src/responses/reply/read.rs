@@ -116,8 +116,11 @@ impl ResponsesReplies {
             None => Bytes::copy_from_slice(&fields.data),
         };
         let name = fields.name.and_then(|name| std::str::from_utf8(name).ok());
-        let error = parse_event(name, fields.field, &data);
-        let Ok(event) = parse(&data) else {
+        let parsed = parse(&data);
+        let may_be_error = parsed.as_ref().map_or(true, |event| event.may_be_error);
+        let is_error_line = name == Some("error") || fields.field == "error";
+        let error = if may_be_error || is_error_line { parse_event(name, fields.field, &data) } else { None };
+        let Ok(event) = parsed else {
             if let Some(events) = single_events(&raw, reads) {
                 self.unread.extend(events.into_iter().rev().map(Unread::Event));
                 return None;

@@ -8,7 +8,7 @@ use memchr::memmem::find;
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 use wire::body::Scanner;
-use wire::json::{decode_bytes, in_one_case};
+use wire::json::{decode_bytes, is_same_name};
 use wire::members::{Member, members_of};
 use wire::sse::lines;
 
@@ -20,9 +20,9 @@ pub(super) const CALLS: CallSigns =
 pub fn may_hold_calls(event: &Event, data: &[u8]) -> bool {
     let of_item = event.item.as_ref().is_some_and(Item::may_be_call);
     // The response repeats the request too, which may say anything.
-    let is_output = |member: &Member| *in_one_case(&decode_bytes(member.key, data)) == *b"output";
-    let in_response = event.response.is_some_and(|response| {
-        members_of(data, response).iter().filter(|member| is_output(member)).any(|output| {
+    let is_output = |member: &Member| is_same_name(&decode_bytes(member.key, data), b"output");
+    let may_call = |members: &[Member]| {
+        members.iter().filter(|member| is_output(member)).any(|output| {
             let text = output.value.of(data);
             let mark = |word: &[u8]| find(text, word).is_some();
             mark(b"_call\"")
@@ -31,7 +31,12 @@ pub fn may_hold_calls(event: &Event, data: &[u8]) -> bool {
                 || mark(b"mcp_approval_request")
                 || mark(b"\\u")
         })
-    });
+    };
+    let in_response = match (&event.members, event.response) {
+        (Some(members), _) => may_call(&members.all),
+        (None, Some(response)) => may_call(&members_of(data, response)),
+        (None, None) => false,
+    };
     event.ambiguous || of_item || in_response || event.is_of_call(data)
 }
 
@@ -47,11 +52,15 @@ pub fn has_call_in_other_lines(raw: &[u8]) -> bool {
 }
 
 fn has_unread_call(event: &Event, data: &[u8]) -> bool {
-    // Most events are pieces of texts.
-    if !CALLS.may_be_in(data) {
+    let read = [event.item.as_ref().map(|item| item.span), event.response];
+    // Most events have no more than one of them, and nothing that looks like a call beside it.
+    let beside = match read {
+        [Some(_), Some(_)] | [None, None] => [data, &[]],
+        [Some(span), None] | [None, Some(span)] => [&data[..span.range().start], &data[span.range().end..]],
+    };
+    if !beside.into_iter().any(|text| CALLS.may_be_in(text)) {
         return false;
     }
-    let read = [event.item.as_ref().map(|item| item.span), event.response];
     let mut unread = data.to_vec();
     for span in read.into_iter().flatten() {
         if span.of(data).len() == data.trim_ascii().len() {
