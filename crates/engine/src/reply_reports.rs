@@ -236,11 +236,11 @@ impl ReplyReports {
         choices: &[ClientChoice<'_>],
         now_ms: u64,
     ) {
-        let request = self.request_context(core);
-        let Some(open_account) = &mut self.open_account else { return };
-        if choices.is_empty() {
+        if choices.is_empty() || self.open_account.is_none() {
             return;
         }
+        let request = self.request_context(core);
+        let Some(open_account) = &mut self.open_account else { return };
         let bill = Bill {
             usages,
             requests: core.record.upstream_requests.into(),
