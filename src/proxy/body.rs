@@ -247,20 +247,20 @@ impl Body for ReplyBody {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
         if this.breaking.is_none() {
-            let frame = match &mut this.reply {
+            let mut polled = match &mut this.reply {
                 Reply::Rope(rope) => Poll::Ready(rope.next().map(|part| Ok(Frame::data(part)))),
                 Reply::Relay { body, .. } => body.poll_frame(context),
                 Reply::Stream(frames) => frames.as_mut().poll_next(context),
             };
-            match ready!(frame) {
-                Some(Err(error)) => this.breaking = Some((error, Box::pin(sleep(BREAK_PAUSE)))),
-                Some(Ok(mut frame)) => {
-                    if let Some(trailers) = frame.trailers_mut() {
-                        strip_own(trailers);
-                    }
-                    return Poll::Ready(Some(Ok(frame)));
+            match &mut polled {
+                Poll::Ready(Some(Err(error))) => {
+                    this.breaking = Some((*error, Box::pin(sleep(BREAK_PAUSE))));
                 }
-                None => return Poll::Ready(None),
+                Poll::Ready(Some(Ok(frame))) => {
+                    frame.trailers_mut().into_iter().for_each(strip_own);
+                    return polled;
+                }
+                Poll::Ready(None) | Poll::Pending => return polled,
             }
         }
         let Some((error, pause)) = &mut this.breaking else { return Poll::Ready(None) };

@@ -71,6 +71,7 @@ use self::drain::Drain;
 use self::open_connections::OpenConnections;
 use self::tls_port::{Accepted, TlsPort};
 use self::version::{Builders, is_http1};
+use self::wait::wakes;
 use self::write_timeout::WriteTimeout;
 use hyper::body::Body;
 use hyper::body::Incoming;
@@ -86,7 +87,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -426,6 +427,15 @@ impl<S: Service> Connection<S> {
     {
         let mut connection = pin!(connection);
         let mut closing = pin!(closing);
+        let mut task: Option<Waker> = None;
+        let mut closing = poll_fn(|context| {
+            // It has nothing to do before the drain starts, which wakes this task.
+            if wakes(task.as_ref(), context) && !self.drain.is_started() {
+                return Poll::Pending;
+            }
+            task = Some(context.waker().clone());
+            closing.as_mut().poll(context)
+        });
         let mut late = poll_fn(|context| match activity.has_request() {
             true => Poll::Pending,
             false => first_within.as_mut().poll(context),

@@ -12,7 +12,7 @@ use super::handler::AppState;
 use super::memory::Reserved;
 use super::record::upstream_id;
 use super::upstream::EndsByClosing;
-use super::wait::{DeadlineTimer, Step};
+use super::wait::DeadlineTimer;
 use super::whole::Read;
 use crate::telemetry::metrics::StreamGuard;
 use bytes::Bytes;
@@ -67,6 +67,14 @@ pub(super) enum ReaskReply {
     Failed(ProxyError),
 }
 
+/// How the upstream's body ends.
+enum BodyEnd {
+    Whole,
+    Cut,
+    /// It was silent for too long.
+    TooSilent,
+}
+
 impl FromUpstream {
     /// A body, and when its silence becomes too long.
     pub(super) fn reading(body: Incoming, deadline: Instant) -> Self {
@@ -80,6 +88,8 @@ pub(super) struct Streaming {
     from: FromUpstream,
     /// For the next time at which something is due.
     timer: DeadlineTimer,
+    /// It was set, and nothing has happened since.
+    is_timed: bool,
     /// Decodes the upstream's body; `None` where that is not compressed.
     decoder: Option<Box<Decoder>>,
     /// In observe mode: compressed bytes that go to the client as they came.
@@ -99,6 +109,7 @@ impl Streaming {
             driver,
             from,
             timer: DeadlineTimer::default(),
+            is_timed: false,
             decoder: None,
             coded: VecDeque::new(),
             trailers: None,
@@ -174,10 +185,13 @@ impl Streaming {
     /// Goes on with what has come, or waits for what happens next.
     fn poll_proceed(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if self.decode() {
+            self.is_timed = false;
             // A little compressed data decodes to a lot: yield to other tasks.
             return pin!(consume_budget()).poll(context);
         }
-        self.poll_event(context)
+        ready!(self.poll_event(context));
+        self.is_timed = false;
+        Poll::Ready(())
     }
 
     /// A frame that goes to the client now.
@@ -208,7 +222,12 @@ impl Streaming {
             }
             FromUpstream::Reading(body, _) => {
                 if let Poll::Ready(frame) = Pin::new(body).poll_frame(context) {
-                    self.step(Step::of(frame));
+                    self.driver.record.mark_idle();
+                    match frame {
+                        Some(Ok(frame)) => self.take_frame(frame),
+                        Some(Err(_)) => self.end_as(BodyEnd::Cut),
+                        None => self.end_as(BodyEnd::Whole),
+                    }
                     return Poll::Ready(());
                 }
             }
@@ -224,41 +243,52 @@ impl Streaming {
 
     /// Waits for the next time at which something is due: the upstream was silent for too long, or the exchange goes on.
     fn poll_time(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if self.is_timed && self.timer.waits_for(context) {
+            return Poll::Pending;
+        }
         let tick = self.driver.exchange.deadline().map(Instant::from);
         let silence =
             if let FromUpstream::Reading(_, deadline) = &self.from { Some(*deadline) } else { None };
-        let Some(until) = tick.into_iter().chain(silence).min() else { return Poll::Pending };
+        let until = match (tick, silence) {
+            (Some(tick), Some(silence)) => tick.min(silence),
+            (Some(only), None) | (None, Some(only)) => only,
+            (None, None) => return Poll::Pending,
+        };
+        self.is_timed = true;
         ready!(self.timer.poll(until, context));
-        if silence.is_some_and(|deadline| deadline <= Instant::now()) {
-            self.step(Step::TooSilent);
+        let is_silent = silence.is_some_and(|deadline| deadline <= Instant::now());
+        self.driver.record.mark_idle();
+        if is_silent {
+            self.end_as(BodyEnd::TooSilent);
         } else {
-            self.driver.record.mark_idle();
             self.driver.give(Input::Tick);
         }
         Poll::Ready(())
     }
 
-    fn step(&mut self, step: Step) {
-        self.driver.record.mark_idle();
+    /// Takes a frame of the upstream's body.
+    fn take_frame(&mut self, frame: Frame<Bytes>) {
+        let now = Instant::from(self.driver.record.split());
+        match frame.into_data() {
+            Ok(data) => self.take(data),
+            Err(frame) => self.trailers = frame.into_trailers().ok(),
+        }
+        self.expect_more(now);
+    }
+
+    /// The upstream's body has ended in this way.
+    fn end_as(&mut self, end: BodyEnd) {
         let app = &self.driver.app;
-        match step {
-            Step::Frame(frame) => {
-                let now = Instant::from(self.driver.record.split());
-                match frame.into_data() {
-                    Ok(data) => self.take(data),
-                    Err(frame) => self.trailers = frame.into_trailers().ok(),
-                }
-                self.expect_more(now);
-            }
-            Step::End => match &mut self.decoder {
+        match end {
+            BodyEnd::Whole => match &mut self.decoder {
                 Some(decoder) => decoder.end(),
                 None => self.end(Input::End),
             },
-            Step::Cut => {
+            BodyEnd::Cut => {
                 let error = app.cut(&"the connection broke");
                 self.end(Input::Cut(error, Break::Upstream));
             }
-            Step::TooSilent => {
+            BodyEnd::TooSilent => {
                 let error = app.timed_out(app.config.upstream.idle_timeout);
                 self.end(Input::Cut(error, Break::Idle));
             }
@@ -318,7 +348,7 @@ impl Streaming {
         }
     }
 
-    /// The upstream's body has ended in this way.
+    /// Nothing more comes of the upstream's body, which `input` says.
     fn end(&mut self, input: Input) {
         self.from = FromUpstream::Nothing;
         self.driver.give(input);
