@@ -282,3 +282,27 @@ fn has_ended(response: Span, data: &[u8]) -> bool {
         },
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::parse_in_200;
+
+    #[test]
+    fn errors_are_in_events_that_may_hold_one() {
+        for (data, is_error) in [
+            (r#"{"type":"error","code":"x","message":"m"}"#, true),
+            (r#"{"type":"response.failed","response":{"error":{"message":"m"}}}"#, true),
+            (r#"{"object":"error","message":"m"}"#, true),
+            (r#"{"error":{"message":"m"}}"#, true),
+            ("{\"\\u0065rror\":{\"message\":\"error\"},\"x\":{\"error\":1}}", true),
+            (r#"{"base_resp":{"status_code":1,"status_msg":"m"}}"#, true),
+            (r#"{"type":"response.completed","response":{"error":null,"output":[]}}"#, false),
+            (r#"{"type":"response.output_text.delta","delta":"an error"}"#, false),
+        ] {
+            let event = Event::parse(data.as_bytes()).unwrap();
+            assert_eq!(parse_in_200(data.as_bytes()).is_some(), is_error, "{data}");
+            assert_eq!(event.may_be_error, is_error, "{data}");
+        }
+    }
+}

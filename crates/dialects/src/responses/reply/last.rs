@@ -514,3 +514,24 @@ impl ResponsesReplies {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_items_are_those_of_the_last_list() {
+        for (body, expected) in [
+            (r#"{"id":"r","output":[{"type":"message"},7],"status":"completed"}"#, Some((2, false))),
+            (r#"{"output":[{"type":"message"}],"output":[]}"#, Some((0, true))),
+            (r#"{"output":[],"output":[{"type":"message"}]}"#, Some((1, true))),
+            (r#"{"output":[{"type":"message"}],"output":1}"#, Some((0, true))),
+            (r#"{"output":[[]]}"#, Some((1, true))),
+            (r#"{"output":{}}"#, None),
+            (r#"{"output":[{"type":"message"}}"#, None),
+        ] {
+            let last = Last::of_body(&Bytes::from_static(body.as_bytes()));
+            assert_eq!(last.map(|last| (last.entries.len(), last.ambiguous)), expected, "{body}");
+        }
+    }
+}
