@@ -301,8 +301,7 @@ impl Checker<'_> {
 
     /// The directory itself is made only when something is recorded: a check creates none.
     fn record(&mut self, record: &Record) {
-        let problems = Redactor::new(&record.redact, &record.patterns).err().unwrap_or_default();
-        for problem in problems {
+        for problem in Redactor::problems(&record.redact, &record.patterns) {
             self.require(&[&format!("record.{}", problem.key)], false, problem.problem);
         }
         let least =

@@ -81,6 +81,7 @@ use model::plan::ModelEndpoint;
 use origin::Origin;
 use policies::approvals::Webhook;
 use policies::pattern::{Pattern, best_match};
+use policies::redact;
 use policies::set::PolicySet;
 use policy_tables::{Builder, Layer};
 use serde_json::{Map, Value};
@@ -244,6 +245,7 @@ impl Config {
         config.origin = Origin::new(source, text, overrides);
         (config.source, config.certificates) = (name, certificates);
         config.warnings.extend([config.environment_warnings(), config.unpriced_models()].concat());
+        redact::compile_for(&config.policy_names());
         Ok(config)
     }
 

@@ -130,6 +130,14 @@ pub struct State {
     was_explained: bool,
 }
 
+/// Compiles the rules at the start, not in the first request, where this policy is among `policies`, which are on. They take
+/// some MB, and a policy is also made to be looked at.
+pub fn compile_for(policies: &[&str]) {
+    if policies.contains(&Redact::NAME) {
+        rules::compile();
+    }
+}
+
 impl Policy for Redact {
     const NAME: &'static str = "redact";
     const SUMMARY: &'static str = "hides secrets and personal data from the model, and puts them back into the calls of tools that you name";
@@ -146,8 +154,6 @@ impl Policy for Redact {
         let own = own_patterns(&config.patterns, &mut problems);
         problems.extend(problem_of("exempt", &config.exempt));
         problems.extend(problem_of("restore", &config.restore));
-        // Compiled at the start, not in the first request.
-        rules::compile();
         let settings = format!("{:?} {:?}", config.kinds, config.patterns);
         let texts = config.texts.check(Self::TEXTS, &mut problems);
         if !problems.is_empty() {
