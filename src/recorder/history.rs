@@ -173,7 +173,7 @@ impl Division<'_> {
     /// Redacts the message of this `range`, with what is before it from the byte `from` on.
     fn message(&self, from: usize, range: Range<usize>) -> Option<Message> {
         let text = self.text(range.clone())?;
-        let Replacements { ranges, goes_on } = self.replacements(&text)?;
+        let Replacements { ranges, goes_on, .. } = self.replacements(&text)?;
         let between = &self.body[from..range.start];
         let is_same = matches!(text, Cow::Borrowed(_)) && ranges.is_empty();
         let redacted = (!is_same || matches!(on_one_line(between), Cow::Owned(_))).then(|| {
@@ -188,7 +188,7 @@ impl Division<'_> {
         let (before, after) = (self.text(0..start)?, self.text(end..self.body.len())?);
         let (before, after) = (before.trim_start(), after.trim_end());
         let text = [before, STAND_IN, after].concat();
-        let Replacements { ranges, goes_on } = self.replacements(&text)?;
+        let Replacements { ranges, goes_on, .. } = self.replacements(&text)?;
         if goes_on {
             return None;
         }

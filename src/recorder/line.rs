@@ -6,7 +6,9 @@ use super::credentials::without_credentials;
 use super::history::Histories;
 use crate::telemetry::projection::Inclusion::{Always, IfAny, IfKnown};
 use crate::telemetry::projection::MemberValue::{Flag, Number, Text};
-use crate::telemetry::projection::{Column, Projection, TextBounds, calls_of, whole_millis, word};
+use crate::telemetry::projection::{
+    Column, Projection, Redactable, TextBounds, calls_of, whole_millis, word,
+};
 use bytes::Bytes;
 use model::identity::HashKey;
 use model::record::{JudgedCall, RequestRecord};
@@ -48,6 +50,21 @@ struct Done<'a> {
     /// What should be here and is not: `request`, `response`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     left_out: Vec<&'static str>,
+}
+
+/// What of [`Done`] may hold values that are to be redacted: what is not of toolrein's own.
+#[derive(Serialize)]
+struct FromOutside<'d, 'a> {
+    #[serde(flatten)]
+    treated: Redactable<'d, 'a, RequestRecord>,
+    hidden: &'d [Hidden],
+    notices: &'d [Notice<'a>],
+    refusal: Option<&'d Refused<'a>>,
+    #[serde(flatten)]
+    counted: Redactable<'d, 'a, RequestRecord>,
+    /// Under a key that does not look like the name of a secret.
+    #[serde(rename = "numbers")]
+    tokens: Redactable<'d, 'a, RequestRecord>,
 }
 
 /// Without bodies, no text is written that may quote them.
@@ -128,6 +145,14 @@ struct Refused<'a> {
     message: Option<&'a str>,
 }
 
+impl<'a> Done<'a> {
+    fn from_outside(&self) -> FromOutside<'_, 'a> {
+        let Self { treated, hidden, notices, refusal, counted, tokens, .. } = self;
+        let (treated, counted, tokens) = (Redactable(treated), Redactable(counted), Redactable(tokens));
+        FromOutside { treated, hidden, notices, refusal: refusal.as_ref(), counted, tokens }
+    }
+}
+
 impl Lines {
     /// The line of one request, its end included. Its keys are stable; new ones may be added.
     pub(super) fn line(&self, taken: &Taken, record: &RequestRecord) -> Vec<u8> {
@@ -144,8 +169,7 @@ impl Lines {
             // A request without its reply is read too: it is not known.
             response = response.or_else(|| request.is_some().then(|| NULL.to_vec()));
         }
-        let done = serde_json::to_string(&self.done(taken, record, left_out)).ok();
-        let done = done.and_then(|done| self.redacted(&done)).unwrap_or_else(|| NULL.to_vec());
+        let done = self.treatment(&self.done(taken, record, left_out)).unwrap_or_else(|| NULL.to_vec());
         let id = record.conversation.as_deref().and_then(|id| serde_json::to_vec(id).ok());
         let parts = [("id", id), ("toolrein", Some(done)), ("request", request), ("response", response)];
         let parts = parts.iter().filter_map(|(key, value)| Some((key, value.as_ref()?)));
@@ -177,6 +201,21 @@ impl Lines {
             return self.kept(&whole);
         }
         self.kept(&taken.dialect.whole_reply(&reply))
+    }
+
+    /// What was done, redacted. Nothing is where nothing from outside is a value, or calls what follows one.
+    fn treatment(&self, done: &Done<'_>) -> Option<Vec<u8>> {
+        let written = serde_json::to_string(done).ok()?;
+        let is_clean = || {
+            let from_outside = serde_json::to_string(&done.from_outside()).ok()?;
+            let found = self.redactor.replacements(&from_outside, &self.key);
+            Some(found.ranges.is_empty() && found.is_closed)
+        };
+        // A pattern of the operator may look at anything.
+        match self.redactor.is_local() && is_clean() == Some(true) {
+            true => Some(written.into_bytes()),
+            false => self.redacted(&written),
+        }
     }
 
     /// A JSON text on one line, redacted; `None` where it is no JSON.
@@ -285,6 +324,53 @@ mod tests {
         let reply = Some(reply);
         let layout = Layout::of(&CHAT.read(body.as_bytes()).unwrap());
         Taken { dialect: CHAT, body: body.into(), layout, reply, treatment, arrived_ms: 1_700_000_000_123 }
+    }
+
+    /// Values from outside in members that are far from each other, and with numbers that may be values.
+    #[test]
+    fn what_was_done_is_redacted_as_the_whole_of_it_would_be() {
+        let kinds = ["secret", "card", "iban", "email", "phone"].map(str::to_owned);
+        let redactor = Redactor::new(&kinds, &BTreeMap::default()).unwrap();
+        let lines = Lines { redactor, ..lines(true) };
+        let taken = Taken { treatment: Treatment::default(), ..taken() };
+        let values = [
+            "gpt-4o",
+            SECRET,
+            "sk-proj-aB3dE5gH7jK9mN1pQ2rS4tU6",
+            "Xq7Zp2Lm9Rt4Vw8K",
+            "password",
+            "password = ",
+            "token: Xq7Zp2Lm9Rt4Vw8K",
+            "--password",
+            "mysql -u a -p",
+            "curl -u a:",
+            "-----BEGIN PRIVATE KEY-----",
+            "MIIEvQ\n-----END PRIVATE KEY-----",
+            "<password>",
+            "Cookie: session=Xq7Zp2Lm9Rt4Vw8K",
+            "Das Kennwort lautet Xq7Zp2Lm9Rt4Vw8K",
+            "+49 151 12345678",
+            "phone",
+            "4111 1111 1111 1111",
+            "4111111111",
+        ];
+        let (mut clean, mut changed) = (0, 0);
+        for model in values {
+            for path in values {
+                for input in [9, 111_111, 4_111_111_111_111_111] {
+                    let mut record = RequestRecord { mode: "enforce", ..RequestRecord::default() };
+                    record.conversation = Some("85c004d4e248e1f0422318db83026f89".to_owned());
+                    (record.model, record.path) = (Some(model.to_owned()), path.to_owned());
+                    record.tokens.prompt = input;
+                    let done = lines.done(&taken, &record, Vec::new());
+                    let written = serde_json::to_string(&done).unwrap();
+                    let whole = lines.redacted(&written).unwrap();
+                    assert_eq!(lines.treatment(&done).unwrap(), whole, "{written}");
+                    *(if whole == written.as_bytes() { &mut clean } else { &mut changed }) += 1;
+                }
+            }
+        }
+        assert!(clean > 50 && changed > 500, "{clean} {changed}");
     }
 
     #[test]

@@ -13,6 +13,8 @@ use std::time::Duration;
 /// The most texts that policies wrote anew, and the longest form of one, in characters.
 const MAX_NEW_TEXTS: usize = 20;
 const MAX_NEW_TEXT_CHARS: usize = 400;
+/// No rule of redaction finds a number with fewer digits.
+const LEAST_REDACTED: u64 = 1_000_000;
 
 /// What an output writes of the record, or of one call of it. Serialised, it is an object.
 pub(crate) struct Projection<'a, P: RecordPart> {
@@ -61,6 +63,8 @@ pub(crate) struct TextBounds {
 #[serde(untagged)]
 pub(crate) enum MemberValue<'a> {
     Unknown,
+    /// Of toolrein's own.
+    Word(&'static str),
     Text(Cow<'a, str>),
     Number(u64),
     Decimal(f64),
@@ -159,6 +163,18 @@ impl<P: RecordPart> Serialize for Projection<'_, P> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut object = serializer.serialize_map(None)?;
         self.members().try_for_each(|(key, value)| object.serialize_entry(key, &value))?;
+        object.end()
+    }
+}
+
+/// The members of a projection in which values may be that are to be redacted.
+pub(crate) struct Redactable<'p, 'a, P: RecordPart>(pub &'p Projection<'a, P>);
+
+impl<P: RecordPart> Serialize for Redactable<'_, '_, P> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_map(None)?;
+        let mut members = self.0.members().filter(|(_, value)| value.may_be_redacted());
+        members.try_for_each(|(key, value)| object.serialize_entry(key, &value))?;
         object.end()
     }
 }
@@ -357,6 +373,7 @@ impl MemberValue<'_> {
             (Inclusion::Always, _) => true,
             (_, Self::Unknown) => false,
             (Inclusion::IfKnown, _) => true,
+            (Inclusion::IfAny, Self::Word(word)) => !word.is_empty(),
             (Inclusion::IfAny, Self::Text(text)) => !text.is_empty(),
             (Inclusion::IfAny, Self::Number(number)) => *number > 0,
             (Inclusion::IfAny, Self::Decimal(number)) => *number > 0.0,
@@ -365,11 +382,22 @@ impl MemberValue<'_> {
             (Inclusion::IfAny, Self::Parts(parts)) => !parts.is_empty(),
         }
     }
+
+    /// Whether a value that is to be redacted may be in it. toolrein's own words are none, and neither is a short number.
+    fn may_be_redacted(&self) -> bool {
+        match self {
+            Self::Unknown | Self::Word(_) | Self::Flag(_) => false,
+            Self::Number(number) => *number >= LEAST_REDACTED,
+            Self::Text(_) | Self::Decimal(_) => true,
+            Self::Texts(texts) => !texts.is_empty(),
+            Self::Parts(parts) => !parts.is_empty(),
+        }
+    }
 }
 
 /// A text of toolrein's own.
 pub(crate) fn word<'a>(word: impl Into<Option<&'static str>>) -> MemberValue<'a> {
-    word.into().map_or(MemberValue::Unknown, |word| MemberValue::Text(word.into()))
+    word.into().map_or(MemberValue::Unknown, MemberValue::Word)
 }
 
 /// A value that may not be known.

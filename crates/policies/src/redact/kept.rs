@@ -1,6 +1,6 @@
 //! Redaction of JSON that is kept instead of sent: the same rules, and placeholders that nobody can restore.
 
-use super::detect::{Detector, Found, What};
+use super::detect::{Detector, Found, Seen, What};
 use super::own_patterns;
 use super::rules::{self, Kind};
 use super::value::{REST, SHORT, placeholder, restored_value};
@@ -22,6 +22,8 @@ pub struct Replacements {
     /// A value that begins in the text may go on in the one after it: the end of a private key is missing, or the line
     /// after a heading of secrets.
     pub goes_on: bool,
+    /// Nothing in the text may call what comes after it a secret.
+    pub is_closed: bool,
 }
 
 impl Redactor {
@@ -57,7 +59,7 @@ impl Redactor {
     /// What [`Self::redact`] replaces.
     pub fn replacements(&self, text: &str, key: &HashKey) -> Replacements {
         if self.detector.is_empty() {
-            return Replacements { ranges: Vec::new(), goes_on: false };
+            return Replacements { ranges: Vec::new(), goes_on: false, is_closed: true };
         }
         let text_as_read = Decoded::new(text);
         let redaction = |found: Found| {
@@ -65,8 +67,9 @@ impl Redactor {
             let by = text_as_read.written_at(&found.range, &self.placeholder(written, found.what, key));
             Redaction { range: found.range, by: by.into() }
         };
-        let (found, goes_on) = self.detector.find_with_end(&text_as_read);
-        Replacements { ranges: found.into_iter().map(redaction).collect(), goes_on }
+        let (found, Seen { goes_on, has_words }) = self.detector.find_with_signs(&text_as_read);
+        let ranges = found.into_iter().map(redaction).collect();
+        Replacements { ranges, goes_on, is_closed: !goes_on && !has_words }
     }
 
     fn placeholder(&self, written: &str, what: What, key: &HashKey) -> String {

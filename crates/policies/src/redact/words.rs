@@ -73,6 +73,10 @@ impl Words {
         }
         words
     }
+
+    pub(super) fn has_any(&self) -> bool {
+        self.has_name || self.has_other_name || self.has_phrase || self.has_cookie
+    }
 }
 
 #[cfg(test)]
