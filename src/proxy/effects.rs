@@ -121,7 +121,7 @@ impl Driver {
             }
             Effect::Summarise { wanted, question } => {
                 self.record.own_time();
-                let summary = app.summarise(wanted, self.head().came(), question);
+                let summary = app.summarise(*wanted, self.head().came(), question);
                 self.effects.add(id, async move { EffectResult::Summarised(summary.await).into() });
             }
             Effect::Approve(request) => {

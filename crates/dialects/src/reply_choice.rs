@@ -115,6 +115,8 @@ struct ApartText {
 /// The position of the choice of this number, which is added if it is unknown. `form`: that of the client's reply.
 pub fn position_of(choices: &mut Vec<ReplyChoice>, index: u32, form: Form) -> usize {
     choices.iter().position(|choice| choice.index == index).unwrap_or_else(|| {
+        // Most replies have one, which is kept for as long as a stream lasts.
+        choices.reserve_exact(usize::from(choices.is_empty()));
         choices.push(ReplyChoice::new(index, form == Form::Streamed));
         choices.len() - 1
     })

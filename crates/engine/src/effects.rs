@@ -39,7 +39,7 @@ pub enum Effect {
     /// Have the state store count calls before they are handed out, all in one trip. What is cancelled is given back.
     Reserve(Vec<CallReservation>),
     /// Have the summary model asked.
-    Summarise { wanted: SummaryWanted, question: Bytes },
+    Summarise { wanted: Box<SummaryWanted>, question: Bytes },
     /// Ask a person about a call, while its reply waits. A question in the conversation needs no driver: it is the reply, and
     /// is decided on at once, since its bytes must not depend on the upstream's chunks.
     Approve(Box<ApprovalRequest>),

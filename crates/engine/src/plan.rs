@@ -339,7 +339,7 @@ fn summarise_first(core: &mut Core, plan: &Plan, transcript: &Transcript) -> Opt
     }
     let wanted = plan.summaries.wanted.clone()?;
     let question = question(transcript, plan, &wanted);
-    Some(Effect::Summarise { wanted, question })
+    Some(Effect::Summarise { wanted: Box::new(wanted), question })
 }
 
 /// Drops changes to texts of conversations in the holdout group; returns whether policies wanted any.

@@ -37,7 +37,7 @@ pub struct Outgoing {
     /// Its body, in pieces.
     pub pieces: Vec<Bytes>,
     /// Its variant.
-    pub variant: Variant,
+    pub variant: Box<Variant>,
     /// Which replies to it are streams.
     pub accepts: Accepts,
 }
@@ -186,7 +186,7 @@ impl RequestForms {
     pub(super) fn write(&self, core: &Core, accepts: Accepts) -> Outgoing {
         let planned = core.planned_request(&core.plan, &self.restored);
         let pieces = core.dialect.write(&planned, &self.variant).into_pieces();
-        Outgoing { pieces, variant: self.variant.clone(), accepts }
+        Outgoing { pieces, variant: Box::new(self.variant.clone()), accepts }
     }
 
     /// The line to the person, where the answer comes without the tools that the client offered.

@@ -235,7 +235,7 @@ impl<'a> Driver<'a> {
         let sent = Bytes::from(pieces.concat());
         let request: Value = serde_json::from_slice(&sent).unwrap_or_default();
         self.passed.sent.push(sent);
-        self.passed.forms.push(variant);
+        self.passed.forms.push(*variant);
         let (status, body) = self.upstreams(&request);
         if self.is_stream && status == 200 {
             self.coming = Some(body);

@@ -278,6 +278,8 @@ impl Reader {
                 continue;
             }
             let choice = self.choice(scanner)?;
+            // Most replies have one. The last frame of a stream is kept.
+            choices.reserve_exact(usize::from(choices.is_empty()));
             self.add(choices, choice)?;
             if choices.len() > MOST_CHOICES {
                 return Err(Fault::Crowded);

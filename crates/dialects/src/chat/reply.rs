@@ -555,6 +555,8 @@ fn find_or_add<T>(
     new: impl FnOnce(u32) -> T,
 ) -> &mut T {
     let at = all.iter().position(|one| index_of(one) == index).unwrap_or_else(|| {
+        // Most replies have one choice, which is kept for as long as a stream lasts.
+        all.reserve_exact(usize::from(all.is_empty()));
         all.push(new(index));
         all.len() - 1
     });
