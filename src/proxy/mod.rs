@@ -400,15 +400,17 @@ impl<S: Service> Connection<S> {
             }
         });
         if is_http1 {
-            let connection = self.builders.http1.serve_connection(stream, service).with_upgrades();
+            let connection = pin!(self.builders.http1.serve_connection(stream, service).with_upgrades());
             let end = http1::UpgradeableConnection::graceful_shutdown;
-            let closing = self.closing(activity, true);
+            let closing = pin!(self.closing(activity, true));
             self.drive(connection, end, closing, activity, first_within).await;
         } else {
-            let connection = self.builders.either.serve_connection_with_upgrades(stream, service);
+            // In a box, so that connections of HTTP/1.1 reserve no room for it.
+            let mut connection =
+                Box::pin(self.builders.either.serve_connection_with_upgrades(stream, service));
             let end = auto::UpgradeableConnection::graceful_shutdown;
-            let closing = self.closing(activity, false);
-            Box::pin(self.drive(connection, end, closing, activity, first_within)).await;
+            let closing = pin!(self.closing(activity, false));
+            self.drive(connection.as_mut(), end, closing, activity, first_within).await;
         }
     }
 
@@ -417,16 +419,14 @@ impl<S: Service> Connection<S> {
     /// whether a client of HTTP/2 is alive.
     async fn drive<C, E: std::fmt::Display>(
         &self,
-        connection: C,
+        mut connection: Pin<&mut C>,
         end: fn(Pin<&mut C>),
-        closing: impl Future<Output = ()>,
+        mut closing: Pin<&mut impl Future<Output = ()>>,
         activity: &ConnectionActivity,
         mut first_within: Pin<&mut Sleep>,
     ) where
         C: Future<Output = Result<(), E>>,
     {
-        let mut connection = pin!(connection);
-        let mut closing = pin!(closing);
         let mut task: Option<Waker> = None;
         let mut closing = poll_fn(|context| {
             // It has nothing to do before the drain starts, which wakes this task.
