@@ -177,8 +177,8 @@ impl Driver {
     }
 
     /// What of the client's request is sent again.
-    pub(super) fn head(&self) -> &Head {
-        &self.head
+    pub(super) fn head(&mut self) -> &mut Head {
+        &mut self.head
     }
 
     /// The request for the upstream.
@@ -191,7 +191,7 @@ impl Driver {
     async fn send(&mut self, outgoing: Outgoing) -> Option<StreamStart> {
         let started = self.record.split().into();
         let trace = steps::traceparent(self.record.trace.as_deref());
-        let (head, upstream) = (&self.head, &self.app.upstream);
+        let (head, upstream) = (&mut self.head, &self.app.upstream);
         // In a box, or every future around it would reserve room for it and be as expensive to move.
         let sent =
             Box::pin(upstream.send_made(|| head.request(&outgoing.pieces, trace.as_ref()), started)).await;

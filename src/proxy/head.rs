@@ -6,7 +6,7 @@ use super::headers::retain;
 use bytes::Bytes;
 use hyper::http::header::CONTENT_ENCODING;
 use hyper::http::request::Parts;
-use hyper::http::{HeaderValue, Request, Uri};
+use hyper::http::{HeaderName, HeaderValue, Request, Uri};
 
 /// Headers that are valid for the client's bytes only.
 const DIGESTS: [&str; 4] = ["content-md5", "digest", "content-digest", "repr-digest"];
@@ -14,8 +14,15 @@ const DIGESTS: [&str; 4] = ["content-md5", "digest", "content-digest", "repr-dig
 /// See the module's documentation.
 pub(crate) struct Head {
     parts: Parts,
-    coded: Option<CodedBody>,
+    /// The headers in one piece, in the place of those of `parts`: the fields of a header with what ends each.
+    packed: Option<Box<[u8]>>,
+    coded: Option<Box<CodedBody>>,
 }
+
+/// What ends the name of a header, and its value: neither may hold it. A value that is sensitive ends otherwise.
+const NAME_END: u8 = b':';
+const VALUE_END: u8 = b'\n';
+const SENSITIVE_END: u8 = b'\r';
 
 /// A body in a content coding, as it came and decoded.
 pub(crate) struct CodedBody {
@@ -26,35 +33,58 @@ pub(crate) struct CodedBody {
 impl Head {
     /// The head `parts` of a request whose body came `coded`, if it did.
     pub(crate) fn new(parts: Parts, coded: Option<CodedBody>) -> Self {
-        Self { parts, coded }
+        Self { parts, packed: None, coded: coded.map(Box::new) }
     }
 
     /// The head as it came.
-    pub(crate) fn came(&self) -> &Parts {
+    pub(crate) fn came(&mut self) -> &Parts {
+        self.unpack();
         &self.parts
     }
 
-    /// Copies slices of the buffer into which hyper read the request: a slice would keep all of it, 8 KB for as long as
-    /// a stream lasts.
+    /// Keeps a copy in one piece until the head is needed again, which for most streams it is not. A map of headers takes
+    /// several KB, and a slice of the buffer into which hyper read the request would keep all of it, for as long as a
+    /// stream lasts.
     pub(crate) fn shrink(&mut self) {
         let parts = &mut self.parts;
         parts.uri = Uri::try_from(parts.uri.to_string()).unwrap_or_else(|_| parts.uri.clone());
-        for value in parts.headers.values_mut() {
-            let Ok(mut copy) = HeaderValue::from_bytes(value.as_bytes()) else { continue };
-            copy.set_sensitive(value.is_sensitive());
-            *value = copy;
+        let headers = std::mem::take(&mut parts.headers);
+        let length = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 2).sum();
+        let mut packed = Vec::with_capacity(length);
+        for (name, value) in &headers {
+            packed.extend_from_slice(name.as_str().as_bytes());
+            packed.push(NAME_END);
+            packed.extend_from_slice(value.as_bytes());
+            packed.push(if value.is_sensitive() { SENSITIVE_END } else { VALUE_END });
+        }
+        self.packed = Some(packed.into_boxed_slice());
+    }
+
+    fn unpack(&mut self) {
+        let Some(packed) = self.packed.take() else { return };
+        let mut rest = &packed[..];
+        while let Some(name_end) = memchr::memchr(NAME_END, rest) {
+            let (name, value) = (&rest[..name_end], &rest[name_end + 1..]);
+            let Some(value_end) = memchr::memchr2(VALUE_END, SENSITIVE_END, value) else { return };
+            let header =
+                HeaderName::from_bytes(name).ok().zip(HeaderValue::from_bytes(&value[..value_end]).ok());
+            if let Some((name, mut copy)) = header {
+                copy.set_sensitive(value[value_end] == SENSITIVE_END);
+                self.parts.headers.append(name, copy);
+            }
+            rest = &value[value_end + 1..];
         }
     }
 
     /// One more request, with this body in pieces; `trace`: its `traceparent`, where that is not the client's. A changed
     /// body goes out without a content coding, and without the
     /// digests of the client's bytes.
-    pub(crate) fn request(&self, pieces: &[Bytes], trace: Option<&HeaderValue>) -> Request<UpBody> {
-        let mut parts = self.parts.clone();
+    pub(crate) fn request(&mut self, pieces: &[Bytes], trace: Option<&HeaderValue>) -> Request<UpBody> {
+        let mut parts = self.came().clone();
         if let Some(trace) = trace {
             parts.headers.insert("traceparent", trace.clone());
         }
-        let is_same = |coded: &&CodedBody| matches!(pieces, [only] if *only == coded.decoded);
+        let is_same = |coded: &&Box<CodedBody>| matches!(pieces, [only] if *only == coded.decoded);
         if let Some(coded) = self.coded.as_ref().filter(is_same) {
             return Request::from_parts(parts, UpBody::rope(vec![coded.came.clone()]));
         }
@@ -126,7 +156,7 @@ mod tests {
             ("x-b", value("2")),
         ];
         let coded = CodedBody { came: "coded".into(), decoded: "plain".into() };
-        let head = Head::new(parts(&headers), Some(coded));
+        let mut head = Head::new(parts(&headers), Some(coded));
         let names = ["content-encoding", "x-a", "content-digest", "repr-digest", "x-b"];
         for (sent, expected_names, expected) in [
             (pieces(&["plain"]), &names[..], "coded"),
@@ -139,7 +169,8 @@ mod tests {
             assert_eq!(body.collect().await.unwrap().to_bytes(), expected);
         }
         // `identity` means no coding, so this body came plain.
-        let head = Head::new(parts(&[("content-encoding", value("identity")), ("digest", value("d"))]), None);
+        let mut head =
+            Head::new(parts(&[("content-encoding", value("identity")), ("digest", value("d"))]), None);
         for (sent, expected) in [(pieces(&["a"]), 2), (pieces(&["a", "b"]), 1)] {
             assert_eq!(head.request(&sent, None).headers().len(), expected, "{sent:?}");
         }
