@@ -370,7 +370,7 @@ impl AppState {
         let recording = Recording::begin(&self.keepers, &record.data, dialect, read, clock::ms_at(at));
         let reports = wants_report(&parts.headers);
         let arrived = Arrived { dialect, body, request, identity, profile, tier, reports, path };
-        let data = std::mem::take(&mut record.data);
+        let data = record.data.lend();
         let now = Now { at, ms: clock::ms_at(at) };
         let exchange = Exchange::begin(Arc::clone(&self.shared), arrived, data, now);
         Driver::new(self, exchange, record, Head::new(parts, coded), request_key)

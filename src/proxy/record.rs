@@ -12,7 +12,8 @@ use crate::telemetry::spans::{Spans, Trace};
 use engine::text_agents::CALLS_AS_TEXT;
 use hyper::http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use model::record::{Endpoint, Published, RequestRecord, Route, Times, actions_header, shown};
-use std::sync::Arc;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 /// Headers of traces. Parsed names: a look-up costs a third.
@@ -27,10 +28,45 @@ static EVENTS: HeaderName = HeaderName::from_static("x-toolrein-events");
 /// Longest value of a client's header that is kept for the log.
 const MAX_HEADER_BYTES: usize = 128;
 
+/// The data of a request record; none while the request's exchange has them.
+#[derive(Default)]
+pub(crate) struct RecordData(Option<Box<RequestRecord>>);
+
+/// What the client was sent for a request that an exchange has.
+#[derive(Default)]
+pub(super) struct Sent {
+    pub(super) status: u16,
+    pub(super) reply_bytes: u64,
+    error: Option<Box<ProxyError>>,
+}
+
+impl RecordData {
+    /// Gives the data to an exchange.
+    pub(super) fn lend(&mut self) -> Box<RequestRecord> {
+        self.0.take().unwrap_or_default()
+    }
+}
+
+impl Deref for RecordData {
+    type Target = RequestRecord;
+
+    fn deref(&self) -> &RequestRecord {
+        static NONE: LazyLock<RequestRecord> = LazyLock::new(RequestRecord::default);
+        self.0.as_deref().unwrap_or(&NONE)
+    }
+}
+
+impl DerefMut for RecordData {
+    fn deref_mut(&mut self) -> &mut RequestRecord {
+        self.0.get_or_insert_default()
+    }
+}
+
 /// A request record that is recorded when it is dropped, so that no way to end a request loses it.
 pub(crate) struct Record {
-    /// Boxed, since it is large and is moved often.
-    pub(crate) data: Box<RequestRecord>,
+    pub(crate) data: RecordData,
+    /// What of it the exchange does not know.
+    pub(super) sent: Sent,
     telemetry: Arc<Telemetry>,
     started: Instant,
     /// When the current section of the request's time began.
@@ -40,7 +76,7 @@ pub(crate) struct Record {
     /// What was done for the request and when, where its trace is kept.
     pub(super) trace: Option<Box<Trace>>,
     /// The request as it is to be recorded, if it is.
-    pub(super) recorded: Option<Recorded>,
+    pub(super) recorded: Option<Box<Recorded>>,
 }
 
 impl Record {
@@ -61,7 +97,8 @@ impl Record {
         data.is_traced = trace.is_some();
         let started = Instant::now();
         Self {
-            data,
+            data: RecordData(Some(data)),
+            sent: Sent::default(),
             telemetry: Arc::clone(telemetry),
             started,
             section_start: started,
@@ -101,20 +138,21 @@ impl Record {
         }
     }
 
-    /// The client gets toolrein's own error.
+    /// The client gets toolrein's own error, while an exchange has the data.
     pub(super) fn fail(&mut self, error: &ProxyError) {
-        self.data.status = error.status();
-        error.note_in(&mut self.data);
+        self.sent.status = error.status();
+        self.sent.error = Some(Box::new(error.clone()));
     }
 
     /// Takes the record of an exchange, which knows all but what the client was sent.
     pub(super) fn take(&mut self, exchange: Box<RequestRecord>, published: Published) {
-        let own = std::mem::replace(&mut self.data, exchange);
-        let RequestRecord { status, reply_bytes, error, error_detail, .. } = *own;
-        (self.data.status, self.data.reply_bytes, self.data.published) = (status, reply_bytes, published);
-        if self.data.error.is_none() {
-            (self.data.error, self.data.error_detail) = (error, error_detail);
+        let Sent { status, reply_bytes, error } = std::mem::take(&mut self.sent);
+        let mut data = exchange;
+        (data.status, data.reply_bytes, data.published) = (status, reply_bytes, published);
+        if let Some(error) = error.filter(|_| data.error.is_none()) {
+            error.note_in(&mut data);
         }
+        self.data = RecordData(Some(data));
     }
 
     /// A section of toolrein's own work has ended.

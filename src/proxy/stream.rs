@@ -94,9 +94,9 @@ pub(super) struct Streaming {
     decoder: Option<Box<Decoder>>,
     /// In observe mode: compressed bytes that go to the client as they came.
     coded: VecDeque<Bytes>,
-    trailers: Option<HeaderMap>,
+    trailers: Option<Box<HeaderMap>>,
     /// What the exchange answers instead of this stream, before its head was sent.
-    answer: Option<Answer>,
+    answer: Option<Box<Answer>>,
     /// The reservation for the memory in use.
     reserved: Reserved,
     _open: StreamGuard,
@@ -137,7 +137,7 @@ impl Streaming {
         })
         .await;
         if let Some(answer) = self.answer.take() {
-            return self.driver.answer_instead(answer, head);
+            return self.driver.answer_instead(*answer, head);
         }
         self.driver.write_stream_head(&mut head);
         self.into_response(head)
@@ -150,7 +150,7 @@ impl Streaming {
             match output {
                 Output::BeginStream { .. } => return true,
                 Output::Answer(answer) => {
-                    self.answer = Some(answer);
+                    self.answer = Some(Box::new(answer));
                     return true;
                 }
                 other => self.perform(other),
@@ -197,7 +197,7 @@ impl Streaming {
     /// A frame that goes to the client now.
     fn shown(&mut self, bytes: Bytes) -> Frame<Bytes> {
         self.driver.record.first_byte();
-        self.driver.record.data.reply_bytes += bytes.len() as u64;
+        self.driver.record.sent.reply_bytes += bytes.len() as u64;
         Frame::data(bytes)
     }
 
@@ -271,7 +271,7 @@ impl Streaming {
         let now = Instant::from(self.driver.record.split());
         match frame.into_data() {
             Ok(data) => self.take(data),
-            Err(frame) => self.trailers = frame.into_trailers().ok(),
+            Err(frame) => self.trailers = frame.into_trailers().ok().map(Box::new),
         }
         self.expect_more(now);
     }
@@ -416,7 +416,7 @@ impl Stream for Streaming {
                 }
             }
             if this.driver.answered {
-                return Poll::Ready(this.trailers.take().map(|trailers| Ok(Frame::trailers(trailers))));
+                return Poll::Ready(this.trailers.take().map(|trailers| Ok(Frame::trailers(*trailers))));
             }
             ready!(this.poll_proceed(context));
         }
