@@ -92,6 +92,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
+use tokio::task::coop::has_budget_remaining;
 use tokio::time::{Sleep, sleep, timeout};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
@@ -433,7 +434,8 @@ impl<S: Service> Connection<S> {
             if wakes(task.as_ref(), context) && !self.drain.is_started() {
                 return Poll::Pending;
             }
-            task = Some(context.waker().clone());
+            // Without budget it may not take the task, which is then polled again at once.
+            task = has_budget_remaining().then(|| context.waker().clone());
             closing.as_mut().poll(context)
         });
         let mut late = poll_fn(|context| match activity.has_request() {
