@@ -84,8 +84,8 @@ impl Head {
         if let Some(trace) = trace {
             parts.headers.insert("traceparent", trace.clone());
         }
-        let is_same = |coded: &&Box<CodedBody>| matches!(pieces, [only] if *only == coded.decoded);
-        if let Some(coded) = self.coded.as_ref().filter(is_same) {
+        let is_same = |coded: &&CodedBody| matches!(pieces, [only] if *only == coded.decoded);
+        if let Some(coded) = self.coded.as_deref().filter(is_same) {
             return Request::from_parts(parts, UpBody::rope(vec![coded.came.clone()]));
         }
         let is_coded = self.coded.is_some();

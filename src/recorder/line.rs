@@ -146,7 +146,7 @@ struct Refused<'a> {
 }
 
 impl<'a> Done<'a> {
-    fn from_outside(&self) -> FromOutside<'_, 'a> {
+    fn came_from_outside(&self) -> FromOutside<'_, 'a> {
         let Self { treated, hidden, notices, refusal, counted, tokens, .. } = self;
         let (treated, counted, tokens) = (Redactable(treated), Redactable(counted), Redactable(tokens));
         FromOutside { treated, hidden, notices, refusal: refusal.as_ref(), counted, tokens }
@@ -207,7 +207,7 @@ impl Lines {
     fn treatment(&self, done: &Done<'_>) -> Option<Vec<u8>> {
         let written = serde_json::to_string(done).ok()?;
         let is_clean = || {
-            let from_outside = serde_json::to_string(&done.from_outside()).ok()?;
+            let from_outside = serde_json::to_string(&done.came_from_outside()).ok()?;
             let found = self.redactor.replacements(&from_outside, &self.key);
             Some(found.ranges.is_empty() && found.is_closed)
         };

@@ -64,7 +64,7 @@ pub(crate) struct TextBounds {
 pub(crate) enum MemberValue<'a> {
     Unknown,
     /// Of toolrein's own.
-    Word(&'static str),
+    Own(&'static str),
     Text(Cow<'a, str>),
     Number(u64),
     Decimal(f64),
@@ -373,7 +373,7 @@ impl MemberValue<'_> {
             (Inclusion::Always, _) => true,
             (_, Self::Unknown) => false,
             (Inclusion::IfKnown, _) => true,
-            (Inclusion::IfAny, Self::Word(word)) => !word.is_empty(),
+            (Inclusion::IfAny, Self::Own(word)) => !word.is_empty(),
             (Inclusion::IfAny, Self::Text(text)) => !text.is_empty(),
             (Inclusion::IfAny, Self::Number(number)) => *number > 0,
             (Inclusion::IfAny, Self::Decimal(number)) => *number > 0.0,
@@ -386,7 +386,7 @@ impl MemberValue<'_> {
     /// Whether a value that is to be redacted may be in it. toolrein's own words are none, and neither is a short number.
     fn may_be_redacted(&self) -> bool {
         match self {
-            Self::Unknown | Self::Word(_) | Self::Flag(_) => false,
+            Self::Unknown | Self::Own(_) | Self::Flag(_) => false,
             Self::Number(number) => *number >= LEAST_REDACTED,
             Self::Text(_) | Self::Decimal(_) => true,
             Self::Texts(texts) => !texts.is_empty(),
@@ -397,7 +397,7 @@ impl MemberValue<'_> {
 
 /// A text of toolrein's own.
 pub(crate) fn word<'a>(word: impl Into<Option<&'static str>>) -> MemberValue<'a> {
-    word.into().map_or(MemberValue::Unknown, MemberValue::Word)
+    word.into().map_or(MemberValue::Unknown, MemberValue::Own)
 }
 
 /// A value that may not be known.

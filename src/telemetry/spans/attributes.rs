@@ -6,7 +6,7 @@ use super::contents::{CallContents, Contents, ResultContents};
 use super::step::{Child, Step, Trace};
 use crate::telemetry::projection::Inclusion::IfAny;
 use crate::telemetry::projection::MemberValue::{
-    self, Decimal, Flag, Number, Parts, Text, Texts, Unknown, Word,
+    self, Decimal, Flag, Number, Own, Parts, Text, Texts, Unknown,
 };
 use crate::telemetry::projection::{
     CallWithDecision, Column, Projection, RecordPart, TextBounds, calls_of, known, word,
@@ -226,7 +226,7 @@ impl Attributes {
             return;
         }
         let value = match value {
-            Word(word) => word.to_owned().into(),
+            Own(word) => word.to_owned().into(),
             Text(text) => text.into_owned().into(),
             Number(number) => i64::try_from(number).unwrap_or(i64::MAX).into(),
             Decimal(number) => number.into(),

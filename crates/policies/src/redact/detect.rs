@@ -38,12 +38,12 @@ impl Derived for Findings {
     }
 }
 
-/// What was seen in a text beside the values.
+/// What a text means for the one after it.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Seen {
+pub(super) struct Ending {
     /// A value that begins in it may go on after its end.
     pub(super) goes_on: bool,
-    /// Something in it may call what follows a secret.
+    /// Something in it may call what comes after it a secret.
     pub(super) has_words: bool,
 }
 
@@ -93,16 +93,16 @@ impl Detector {
 
     /// The values in `text`, in order, without overlaps.
     pub(super) fn find(&self, text: &Decoded<'_>) -> Vec<Found> {
-        self.find_with_signs(text).0
+        self.find_with_ending(text).0
     }
 
-    /// As [`Self::find`], and what else was seen.
-    pub(super) fn find_with_signs(&self, text: &Decoded<'_>) -> (Vec<Found>, Seen) {
-        let (mut all, mut seen): (Vec<Found>, Seen) = (Vec::new(), Seen::default());
+    /// As [`Self::find`], and what the text means for the one after it.
+    pub(super) fn find_with_ending(&self, text: &Decoded<'_>) -> (Vec<Found>, Ending) {
+        let (mut all, mut ending): (Vec<Found>, Ending) = (Vec::new(), Ending::default());
         // From the innermost layer: what is found there is known when an outer one would cut an escape.
         for layer in (0..text.layers()).rev() {
             let mut found = Vec::new();
-            for one in self.find_in(text.layer(layer), &mut seen) {
+            for one in self.find_in(text.layer(layer), &mut ending) {
                 let cuts = text.splits_escape(layer, one.range.start);
                 let is_key = text.layer(layer)[one.range.clone()].starts_with(BEGIN);
                 let mut sources = text.sources(layer, one.range);
@@ -122,11 +122,11 @@ impl Detector {
             found.append(&mut all);
             all = merged(found, What::of_both);
         }
-        (all, seen)
+        (all, ending)
     }
 
-    /// The values in one layer, in order, without overlaps. Adds to what was `seen`.
-    fn find_in(&self, text: &str, seen: &mut Seen) -> Vec<Match> {
+    /// The values in one layer, in order, without overlaps. Adds to the `ending`.
+    fn find_in(&self, text: &str, ending: &mut Ending) -> Vec<Match> {
         // The operator's come first, so that they name what they find.
         let mut found = Vec::new();
         for (at, (_, regex)) in self.own.iter().enumerate() {
@@ -137,10 +137,10 @@ impl Detector {
         if self.kinds.contains(&Kind::Secret) {
             if memmem::find(text.as_bytes(), BEGIN.as_bytes()).is_some() {
                 self.add(private_keys(text), What::Kind(Kind::Secret), text, &mut found);
-                seen.goes_on |= is_key_open(text);
+                ending.goes_on |= is_key_open(text);
             }
             let words = Words::of(text);
-            seen.has_words |= words.has_any();
+            ending.has_words |= words.has_any();
             if words.has_name || words.has_other_name {
                 self.add(named(text), What::Kind(Kind::Secret), text, &mut found);
             }
@@ -155,7 +155,7 @@ impl Detector {
             if words.has_name {
                 for (values, is_open) in [find_in_markup(text), find_in_lines(text)] {
                     self.add(values.into_iter(), What::Kind(Kind::Secret), text, &mut found);
-                    seen.goes_on |= is_open;
+                    ending.goes_on |= is_open;
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! Redaction of JSON that is kept instead of sent: the same rules, and placeholders that nobody can restore.
 
-use super::detect::{Detector, Found, Seen, What};
+use super::detect::{Detector, Ending, Found, What};
 use super::own_patterns;
 use super::rules::{self, Kind};
 use super::value::{REST, SHORT, placeholder, restored_value};
@@ -67,7 +67,7 @@ impl Redactor {
             let by = text_as_read.written_at(&found.range, &self.placeholder(written, found.what, key));
             Redaction { range: found.range, by: by.into() }
         };
-        let (found, Seen { goes_on, has_words }) = self.detector.find_with_signs(&text_as_read);
+        let (found, Ending { goes_on, has_words }) = self.detector.find_with_ending(&text_as_read);
         let ranges = found.into_iter().map(redaction).collect();
         Replacements { ranges, goes_on, is_closed: !goes_on && !has_words }
     }
