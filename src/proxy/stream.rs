@@ -68,6 +68,7 @@ pub(super) enum ReaskReply {
 }
 
 /// How the upstream's body ends.
+#[derive(Clone, Copy)]
 enum BodyEnd {
     Whole,
     Cut,
