@@ -156,7 +156,7 @@ impl Event {
             }
             b"response" if kind == Kind::Object => {
                 let (start, mut members) = (scanner.at(), Box::<ResponseMembers>::default());
-                members.read(scanner)?;
+                members.read_from(scanner)?;
                 (self.response, self.members) = (Some(Span::new(start, scanner.at())), Some(members));
             }
             b"item" | b"response" => {

@@ -94,7 +94,7 @@ impl ResponseMembers {
     ///
     /// # Errors
     /// A [`Fault`] where it is no JSON object.
-    pub fn read(&mut self, scanner: &mut Scanner<'_>) -> Result<(), Fault> {
+    pub fn read_from(&mut self, scanner: &mut Scanner<'_>) -> Result<(), Fault> {
         // A response has more than a dozen.
         self.all.reserve(24);
         scanner.object()?;
@@ -132,7 +132,7 @@ impl Last {
         let members = event.members.take().unwrap_or_else(|| {
             let mut members = Box::<ResponseMembers>::default();
             // What comes after a fault is no member.
-            let _ = members.read(&mut Scanner::within(&data, event.response.unwrap_or_default()));
+            let _ = members.read_from(&mut Scanner::within(&data, event.response.unwrap_or_default()));
             members
         });
         let mut last = Self::of(data, *members, event);
@@ -143,7 +143,7 @@ impl Last {
     /// A whole reply; `None` if it is none.
     pub fn of_body(body: &Bytes) -> Option<Self> {
         let (mut scanner, mut members) = (Scanner::tolerant(body), ResponseMembers::default());
-        members.read(&mut scanner).ok()?;
+        members.read_from(&mut scanner).ok()?;
         scanner.end().ok()?;
         let last = Self::of(body.clone(), members, Event::default());
         (last.output.is_some() || last.ambiguous).then_some(last)
