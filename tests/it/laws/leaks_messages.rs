@@ -246,6 +246,33 @@ fn what_is_allowed_passes_as_it_came() {
 }
 
 #[test]
+fn a_call_that_is_stopped_after_the_end_of_its_message_is_not_shown_with_the_arguments_of_its_start() {
+    let events = events_of(&[Block::Call { name: "ok", number: 0, filled: false }]);
+    let at = |kind: &str| events.iter().position(|event| event["type"] == kind).unwrap();
+    let (start, stop) = (at("content_block_start"), at("content_block_stop"));
+    let [delta, end] = [at("message_delta"), at("message_stop")].map(|at| events[at].clone());
+    let late = events[stop].clone();
+    for order in [
+        vec![end.clone(), delta.clone(), late.clone()],
+        vec![end.clone(), late.clone(), delta.clone()],
+        vec![delta, end.clone(), late.clone()],
+        vec![end, late],
+    ] {
+        let mut events = [&events[..stop], &order].concat();
+        events[start]["content_block"]["input"] = json!({"n": "x"});
+        let stream = written(&events, &vec![None; events.len()]);
+        for (stream, sizes) in [
+            (stream.clone(), [1]),
+            (stream.replace("event: message_stop\ndata: {\"type\":\"message_stop\"}", "data: [DONE]"), [64]),
+        ] {
+            let out = judged(&set_of(SETS[3]), Form::Streamed, stream.as_bytes(), &sizes);
+            let found = forbidden(calls_in_message_stream(&out), 3);
+            assert!(found.is_empty(), "{found:?}\nin\n{}\nof\n{stream}", lossy(&out));
+        }
+    }
+}
+
+#[test]
 fn a_call_that_is_never_stopped_is_judged_by_its_arguments_wherever_the_stream_ends() {
     for filled in [false, true] {
         let events = events_of(&[Block::Call { name: "ok", number: 8, filled }]);

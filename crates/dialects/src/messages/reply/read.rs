@@ -115,6 +115,9 @@ impl MessagesReplies {
         if fields.data.is_empty() || fields.data.starts_with(b"[DONE]") {
             let is_end = !fields.data.is_empty() && !self.has_stop;
             let kind = if is_end { FrameKind::End } else { FrameKind::Idle };
+            if is_end {
+                choices.iter_mut().for_each(|choice| self.settle_unstopped(choice));
+            }
             return Some(Frame { is_doubtful, ..Frame::new(raw, kind) });
         }
         let data: Bytes = match fields.place {
@@ -201,6 +204,7 @@ impl MessagesReplies {
             }
             EventKind::MessageStop => {
                 self.has_stop = true;
+                choices.iter_mut().for_each(|choice| self.settle_unstopped(choice));
                 read.frame(FrameKind::End)
             }
             EventKind::Ping | EventKind::Other if read.error.is_some() => {
