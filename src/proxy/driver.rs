@@ -298,7 +298,7 @@ impl Driver {
 
     /// Notes and completes the head of a stream.
     pub(super) fn write_stream_head(&mut self, head: &mut Parts) {
-        self.record.sent.status = head.status.as_u16();
+        self.record.reply.status = head.status.as_u16();
         self.write_head(head);
     }
 
@@ -344,7 +344,7 @@ impl Driver {
 
     fn respond(mut self: Box<Self>, mut read: Read) -> Response<ReplyBody> {
         self.write_head(&mut read.head);
-        self.record.sent.status = read.head.status.as_u16();
+        self.record.reply.status = read.head.status.as_u16();
         let read = match read.into_unread() {
             Ok((head, body)) => return self.relay(head, body),
             Err(read) => read,
@@ -352,7 +352,7 @@ impl Driver {
         self.answered = true;
         read.plain().into_iter().for_each(|piece| self.copy(&piece));
         let (response, bytes) = read.into_response(self.app.config.upstream.idle_timeout);
-        self.record.sent.reply_bytes = bytes;
+        self.record.reply.bytes = bytes;
         self.record.answers();
         response
     }
@@ -364,7 +364,7 @@ impl Driver {
         let pass = |(driver, _): &mut (Box<Self>, StreamGuard), length: Option<usize>| match length {
             Some(length) => {
                 driver.record.first_byte();
-                driver.record.sent.reply_bytes += length as u64;
+                driver.record.reply.bytes += length as u64;
             }
             None => driver.answered = true,
         };

@@ -28,15 +28,16 @@ static EVENTS: HeaderName = HeaderName::from_static("x-toolrein-events");
 /// Longest value of a client's header that is kept for the log.
 const MAX_HEADER_BYTES: usize = 128;
 
-/// The data of a request record; none while the request's exchange has them.
+/// The data of a request record; none while the request's exchange has them, and nothing may read or change them here.
 #[derive(Default)]
 pub(crate) struct RecordData(Option<Box<RequestRecord>>);
 
-/// What the client was sent for a request that an exchange has.
+/// The reply as the client was sent it, which the exchange does not know.
 #[derive(Default)]
-pub(super) struct Sent {
+pub(super) struct ClientReply {
     pub(super) status: u16,
-    pub(super) reply_bytes: u64,
+    /// Of its body.
+    pub(super) bytes: u64,
     error: Option<Box<ProxyError>>,
 }
 
@@ -51,6 +52,7 @@ impl Deref for RecordData {
     type Target = RequestRecord;
 
     fn deref(&self) -> &RequestRecord {
+        debug_assert!(self.0.is_some(), "the exchange has the record");
         static NONE: LazyLock<RequestRecord> = LazyLock::new(RequestRecord::default);
         self.0.as_deref().unwrap_or(&NONE)
     }
@@ -58,6 +60,7 @@ impl Deref for RecordData {
 
 impl DerefMut for RecordData {
     fn deref_mut(&mut self) -> &mut RequestRecord {
+        debug_assert!(self.0.is_some(), "the exchange has the record");
         self.0.get_or_insert_default()
     }
 }
@@ -66,7 +69,7 @@ impl DerefMut for RecordData {
 pub(crate) struct Record {
     pub(crate) data: RecordData,
     /// What of it the exchange does not know.
-    pub(super) sent: Sent,
+    pub(super) reply: ClientReply,
     telemetry: Arc<Telemetry>,
     started: Instant,
     /// When the current section of the request's time began.
@@ -98,7 +101,7 @@ impl Record {
         let started = Instant::now();
         Self {
             data: RecordData(Some(data)),
-            sent: Sent::default(),
+            reply: ClientReply::default(),
             telemetry: Arc::clone(telemetry),
             started,
             section_start: started,
@@ -140,15 +143,15 @@ impl Record {
 
     /// The client gets toolrein's own error, while an exchange has the data.
     pub(super) fn fail(&mut self, error: &ProxyError) {
-        self.sent.status = error.status();
-        self.sent.error = Some(Box::new(error.clone()));
+        self.reply.status = error.status();
+        self.reply.error = Some(Box::new(error.clone()));
     }
 
     /// Takes the record of an exchange, which knows all but what the client was sent.
     pub(super) fn take(&mut self, exchange: Box<RequestRecord>, published: Published) {
-        let Sent { status, reply_bytes, error } = std::mem::take(&mut self.sent);
+        let ClientReply { status, bytes, error } = std::mem::take(&mut self.reply);
         let mut data = exchange;
-        (data.status, data.reply_bytes, data.published) = (status, reply_bytes, published);
+        (data.status, data.reply_bytes, data.published) = (status, bytes, published);
         if let Some(error) = error.filter(|_| data.error.is_none()) {
             error.note_in(&mut data);
         }

@@ -198,7 +198,7 @@ impl Streaming {
     /// A frame that goes to the client now.
     fn shown(&mut self, bytes: Bytes) -> Frame<Bytes> {
         self.driver.record.first_byte();
-        self.driver.record.sent.reply_bytes += bytes.len() as u64;
+        self.driver.record.reply.bytes += bytes.len() as u64;
         Frame::data(bytes)
     }
 

@@ -12,7 +12,7 @@ use crate::telemetry::projection::{
 use bytes::Bytes;
 use model::identity::HashKey;
 use model::record::{JudgedCall, RequestRecord};
-use policies::redact::Redactor;
+use policies::redact::{LEAST_NUMBER, Redactor};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -146,9 +146,10 @@ struct Refused<'a> {
 }
 
 impl<'a> Done<'a> {
-    fn came_from_outside(&self) -> FromOutside<'_, 'a> {
+    fn redactable(&self) -> FromOutside<'_, 'a> {
         let Self { treated, hidden, notices, refusal, counted, tokens, .. } = self;
-        let (treated, counted, tokens) = (Redactable(treated), Redactable(counted), Redactable(tokens));
+        let redactable = |projection| Redactable { projection, least_number: LEAST_NUMBER };
+        let (treated, counted, tokens) = (redactable(treated), redactable(counted), redactable(tokens));
         FromOutside { treated, hidden, notices, refusal: refusal.as_ref(), counted, tokens }
     }
 }
@@ -207,7 +208,7 @@ impl Lines {
     fn treatment(&self, done: &Done<'_>) -> Option<Vec<u8>> {
         let written = serde_json::to_string(done).ok()?;
         let is_clean = || {
-            let from_outside = serde_json::to_string(&done.came_from_outside()).ok()?;
+            let from_outside = serde_json::to_string(&done.redactable()).ok()?;
             let found = self.redactor.replacements(&from_outside, &self.key);
             Some(found.ranges.is_empty() && found.is_closed)
         };

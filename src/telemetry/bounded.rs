@@ -34,8 +34,7 @@ fn is_plain(raw: &str) -> bool {
 
 /// Whether it is [plain](is_plain) and has nothing that JSON escapes.
 pub(super) fn is_plain_in_json(raw: &str) -> bool {
-    let is_plain = |byte| matches!(byte, b' '..=b'~') & (byte != b'"') & (byte != b'\\');
-    raw.bytes().fold(true, |all, byte| all & is_plain(byte))
+    is_plain(raw) && memchr::memchr2(b'"', b'\\', raw.as_bytes()).is_none()
 }
 
 /// Whether a text has at most `max` characters, all of them visible, so that it is shown as it is.

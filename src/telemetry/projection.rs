@@ -13,8 +13,6 @@ use std::time::Duration;
 /// The most texts that policies wrote anew, and the longest form of one, in characters.
 const MAX_NEW_TEXTS: usize = 20;
 const MAX_NEW_TEXT_CHARS: usize = 400;
-/// No rule of redaction finds a number with fewer digits.
-const LEAST_REDACTED: u64 = 1_000_000;
 
 /// What an output writes of the record, or of one call of it. Serialised, it is an object.
 pub(crate) struct Projection<'a, P: RecordPart> {
@@ -63,7 +61,7 @@ pub(crate) struct TextBounds {
 #[serde(untagged)]
 pub(crate) enum MemberValue<'a> {
     Unknown,
-    /// Of toolrein's own.
+    /// A word of toolrein's own.
     Own(&'static str),
     Text(Cow<'a, str>),
     Number(u64),
@@ -168,12 +166,17 @@ impl<P: RecordPart> Serialize for Projection<'_, P> {
 }
 
 /// The members of a projection in which values may be that are to be redacted.
-pub(crate) struct Redactable<'p, 'a, P: RecordPart>(pub &'p Projection<'a, P>);
+pub(crate) struct Redactable<'p, 'a, P: RecordPart> {
+    pub projection: &'p Projection<'a, P>,
+    /// No smaller number is redacted.
+    pub least_number: u64,
+}
 
 impl<P: RecordPart> Serialize for Redactable<'_, '_, P> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut object = serializer.serialize_map(None)?;
-        let mut members = self.0.members().filter(|(_, value)| value.may_be_redacted());
+        let mut members =
+            self.projection.members().filter(|(_, value)| value.may_be_redacted(self.least_number));
         members.try_for_each(|(key, value)| object.serialize_entry(key, &value))?;
         object.end()
     }
@@ -383,11 +386,11 @@ impl MemberValue<'_> {
         }
     }
 
-    /// Whether a value that is to be redacted may be in it. toolrein's own words are none, and neither is a short number.
-    fn may_be_redacted(&self) -> bool {
+    /// Whether a value that is to be redacted may be in it. toolrein's own words are none.
+    fn may_be_redacted(&self, least_number: u64) -> bool {
         match self {
             Self::Unknown | Self::Own(_) | Self::Flag(_) => false,
-            Self::Number(number) => *number >= LEAST_REDACTED,
+            Self::Number(number) => *number >= least_number,
             Self::Text(_) | Self::Decimal(_) => true,
             Self::Texts(texts) => !texts.is_empty(),
             Self::Parts(parts) => !parts.is_empty(),

@@ -36,6 +36,7 @@ mod value;
 mod words;
 
 pub use kept::{Redactor, Replacements};
+pub use rules::LEAST_NUMBER;
 
 use super::about::{About, list_tools};
 use super::pattern::{Pattern, any_fits, problem_of};

@@ -70,6 +70,11 @@ pub(super) fn compile() {
     LazyLock::force(&words::SEARCH);
 }
 
+/// No rule finds a number with fewer digits, but where a name calls it a secret.
+const LEAST_DIGITS: u32 = 7;
+/// The least number that a rule finds.
+pub const LEAST_NUMBER: u64 = 10_u64.pow(LEAST_DIGITS - 1);
+
 type Written = (Kind, &'static str, fn(&str) -> Option<usize>, fn(&Signs<'_>) -> bool);
 
 /// Each pattern looks at a bounded number of bytes, or has no two beginnings in what it looks at: so all its matches
@@ -151,7 +156,7 @@ const WRITTEN: &[Written] = &[
         Kind::Phone,
         r"(?i)\b(?:tel|phone|mobile|cell|fax|telefon|telephone|handy|t[ée]l[ée]phone|tel[ée]fono|whatsapp)(?:[ _-]?(?:number|no|nr))?[.:=\x22' ]{1,6}([0-9(][0-9 ()/.-]{5,18}[0-9])\b",
         |text| when(text, is_named_phone(text)),
-        |signs| signs.most_digits >= 7,
+        |signs| signs.most_digits >= LEAST_DIGITS as usize,
     ),
 ];
 
