@@ -21,12 +21,6 @@ impl Columns {
         }
     }
 
-    /// Whether there are none.
-    #[inline(always)]
-    pub(super) fn is_plain(&self) -> bool {
-        self.quotes | self.slashes == 0
-    }
-
     /// Passes a block of a string in which it does not end and every escape is a usual one. Says whether
     /// the last byte is the backslash of an escape, as `open` says of the block before (one or none); `None` where the
     /// block takes a closer look.

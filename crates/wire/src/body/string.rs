@@ -43,42 +43,42 @@ impl Scanner<'_> {
         Ok(Str { span: Span::new(start, self.at - 1), escaped, unusual, odd })
     }
 
-    /// Passes the rest of a string with escapes by blocks.
+    /// Passes the rest of a string by blocks, from its first backslash on.
     fn escaped_string(&mut self) -> Result<Escapes, Fault> {
-        let mut escapes = Escapes::None;
+        let mut escapes = Escapes::Usual;
         // One where a block begins after the backslash of an escape.
         let mut open = 0;
-        while let Some(block) = self.text[self.at..].first_chunk::<BLOCK>() {
-            let columns = Columns::of(block);
-            if columns.is_plain() && open == 0 {
-                self.at += BLOCK;
-                continue;
+        'blocks: loop {
+            let first = self.at;
+            let (blocks, _) = self.text[first..].as_chunks::<BLOCK>();
+            for (nth, block) in blocks.iter().enumerate() {
+                let columns = Columns::of(block);
+                // Most blocks of an escaped text: no end, and no escapes but usual ones.
+                if let Some(next) = columns.pass(block, open) {
+                    open = next;
+                    continue;
+                }
+                let start = first + nth * BLOCK;
+                self.at = start + BLOCK;
+                let (quotes, slashes) = columns.in_order();
+                let after_slash = after_backslash(slashes, &mut open);
+                let ends = quotes & !after_slash;
+                let inside = ends.wrapping_sub(1) & !ends;
+                let letters = after_slash & inside & !(quotes | slashes);
+                if letters != 0 {
+                    escapes = escapes.max(self.letter_escapes(block, letters)?);
+                    // An escape that reaches into the next block is passed whole.
+                    open = if self.at > start + BLOCK { 0 } else { open };
+                }
+                if ends != 0 {
+                    self.at = start + ends.trailing_zeros() as usize + 1;
+                    return Ok(escapes);
+                }
+                // The next block begins after the last escape of this one.
+                continue 'blocks;
             }
-            // Most blocks of an escaped text: usual escapes and no end.
-            if let Some(next) = columns.pass(block, open) {
-                (escapes, open) = (escapes.max(Escapes::Usual), next);
-                self.at += BLOCK;
-                continue;
-            }
-            let start = self.at;
-            self.at += BLOCK;
-            let (quotes, slashes) = columns.in_order();
-            let after_slash = after_backslash(slashes, &mut open);
-            let ends = quotes & !after_slash;
-            let inside = ends.wrapping_sub(1) & !ends;
-            if slashes & inside != 0 {
-                escapes = escapes.max(Escapes::Usual);
-            }
-            let letters = after_slash & inside & !(quotes | slashes);
-            if letters != 0 {
-                escapes = escapes.max(self.letter_escapes(block, letters)?);
-                // An escape that reaches into the next block is passed whole.
-                open = if self.at > start + BLOCK { 0 } else { open };
-            }
-            if ends != 0 {
-                self.at = start + ends.trailing_zeros() as usize + 1;
-                return Ok(escapes);
-            }
+            self.at = first + blocks.len() * BLOCK;
+            break;
         }
         if open != 0 {
             escapes = escapes.max(self.escape()?);
