@@ -321,7 +321,8 @@ impl<'a> Scanner<'a> {
             _ => {
                 let rest = &self.text[self.at..];
                 let length = rest.iter().position(|byte| !is_number(*byte)).unwrap_or(rest.len());
-                let non_finite = if length <= 1 { self.non_finite() } else { None };
+                let is_word = length <= 1 && matches!(rest.get(length), Some(b'N' | b'I'));
+                let non_finite = if is_word { self.non_finite() } else { None };
                 self.at += non_finite.map_or(length, <[u8]>::len);
                 Ok(())
             }
@@ -399,11 +400,11 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    fn literal(&mut self, word: &[u8]) -> Result<(), Fault> {
-        if !self.text[self.at..].starts_with(word) {
+    fn literal<const LENGTH: usize>(&mut self, word: &[u8; LENGTH]) -> Result<(), Fault> {
+        if self.text[self.at..].first_chunk() != Some(word) {
             return Err(Fault::Syntax);
         }
-        self.at += word.len();
+        self.at += LENGTH;
         Ok(())
     }
 
