@@ -3,13 +3,13 @@
 
 use super::source::{bounded, is_spent, reason};
 use super::tls::{ClientCertificate, Tls};
+use model::identity::{Domain, Hash, HashKey};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use std::fs::File;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -33,7 +33,7 @@ pub struct Certificates {
     pub ends: SystemTime,
     /// The files, and the digest of what was read of them.
     pub files: Vec<PathBuf>,
-    pub digest: u64,
+    pub digest: Hash,
     /// What is allowed but probably a mistake.
     pub(super) warnings: Vec<String>,
 }
@@ -43,7 +43,7 @@ struct Files {
     certificate: Vec<u8>,
     key: Vec<u8>,
     client_ca: Vec<u8>,
-    digest: u64,
+    digest: Hash,
 }
 
 /// Reads and checks what `tls` names; `None`: TLS is off.
@@ -80,10 +80,8 @@ pub(super) fn load(tls: &Tls, now: SystemTime) -> Result<Option<Certificates>, V
 }
 
 /// The digest of the contents of several files, in this order.
-pub fn digest_of<'a>(contents: impl Iterator<Item = &'a [u8]>) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    contents.for_each(|content| content.hash(&mut hasher));
-    hasher.finish()
+pub fn digest_of<'a>(contents: impl Iterator<Item = &'a [u8]>) -> Hash {
+    HashKey::fixed(0).hash_all(Domain::Files, contents)
 }
 
 /// The settings that lack another one.

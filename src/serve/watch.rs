@@ -3,6 +3,7 @@
 //! Secret changes, and network file systems. Decides when; the caller reloads.
 
 use crate::config::{Certificates, MAX_BYTES, Source, digest_of};
+use model::identity::Hash;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -54,9 +55,9 @@ struct FileWatch {
     /// Empty: there is no file that can be read twice.
     paths: Vec<PathBuf>,
     /// The digest of the content that was loaded last, or that was refused.
-    loaded: Option<u64>,
+    loaded: Option<Hash>,
     /// The digest of another content, read once so far: it may be half written.
-    changing: Option<u64>,
+    changing: Option<Hash>,
 }
 
 impl FileWatch {
@@ -81,7 +82,7 @@ impl FileWatch {
     }
 
     /// Whether the files have changed, by what was `read` of them now.
-    fn has_changed(&mut self, read: Option<u64>) -> bool {
+    fn has_changed(&mut self, read: Option<Hash>) -> bool {
         let is_steady = read.is_some() && read == self.changing;
         self.changing = read.filter(|read| self.loaded != Some(*read));
         if is_steady {
@@ -97,7 +98,7 @@ impl FileWatch {
 }
 
 /// The digest of the files' contents; `None`: one of them cannot be read, is empty, or is no file, or there are none.
-fn digest(paths: &[PathBuf]) -> Option<u64> {
+fn digest(paths: &[PathBuf]) -> Option<Hash> {
     let contents: Option<Vec<_>> = paths.iter().map(|path| content(path)).collect();
     let contents = contents.filter(|contents| !contents.is_empty())?;
     Some(digest_of(contents.iter().map(Vec::as_slice)))
@@ -105,8 +106,8 @@ fn digest(paths: &[PathBuf]) -> Option<u64> {
 
 fn content(path: &Path) -> Option<Vec<u8>> {
     // A pipe would block, and has no second reading.
-    path.metadata().ok().filter(std::fs::Metadata::is_file)?;
-    let mut content = Vec::new();
+    let file = path.metadata().ok().filter(std::fs::Metadata::is_file)?;
+    let mut content = Vec::with_capacity(usize::try_from(file.len().min(MAX_BYTES) + 1).ok()?);
     File::open(path).ok()?.take(MAX_BYTES + 1).read_to_end(&mut content).ok()?;
     Some(content).filter(|content| !content.is_empty())
 }

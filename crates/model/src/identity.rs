@@ -52,6 +52,7 @@ pub enum Domain {
     Account = 29,
     Running = 30,
     Nonce = 31,
+    Files = 32,
 }
 
 impl std::fmt::Display for Hash {
