@@ -206,6 +206,17 @@ pub trait ReplyCodec: Send {
     /// The next complete frame, whose calls are added to `choices`; `unjudged`: it need not be parsed.
     fn next(&mut self, choices: &mut Vec<ReplyChoice>, unjudged: bool) -> Option<Frame>;
 
+    /// Gives the client the next event as it came, and adds its text to its choice, if it differs from the event before in that
+    /// text alone; false if it is to be read as a frame. Only where nothing waits, nothing acts and no choice has a call.
+    fn pass_text(&mut self, _choices: &mut [ReplyChoice], _out: &mut Vec<Bytes>) -> bool {
+        false
+    }
+
+    /// Whether it is certain that nothing can be read before further bytes come, or the end.
+    fn is_drained(&self) -> bool {
+        false
+    }
+
     /// The upstream's reply has ended: what is left is read next.
     fn end(&mut self);
 

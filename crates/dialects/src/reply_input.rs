@@ -80,6 +80,11 @@ impl ReplyInput {
         }
     }
 
+    /// Whether nothing of a stream can be read before further bytes come, or its end.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.is_stream() && self.rest.is_empty()
+    }
+
     /// The bytes that come next, if an event of a stream begins with them.
     pub(crate) fn beginning(&self) -> &[u8] {
         match &self.state {

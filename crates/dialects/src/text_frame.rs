@@ -2,9 +2,11 @@
 //! it is compared with that event and not parsed. It is parsed wherever a reader of JSON could find anything else in it.
 
 use crate::codec::{Frame, FrameKind, Payload, ReplyEvent, ReplyEvents};
+use crate::reply_choice::{ReplyChoice, Visibility};
 use bytes::Bytes;
 use smallvec::SmallVec;
 use wire::body::Span;
+use wire::json::unescaped;
 
 /// Longest event that is kept, in bytes.
 const MOST_BYTES: usize = 4 * 1024;
@@ -106,10 +108,44 @@ impl TextFrame {
         frame
     }
 
+    /// The choice that it is about, if the client sees its text.
+    pub(crate) fn shown_in<'a>(&self, choices: &'a mut [ReplyChoice]) -> Option<&'a mut ReplyChoice> {
+        let index = self.choice()?;
+        let choice = choices.iter_mut().find(|choice| choice.index == index)?;
+        let is_shown = |event: &ReplyEvent| match event {
+            ReplyEvent::OfText(text) => choice.visibility(*text as usize) == Visibility::Shown,
+            _ => true,
+        };
+        self.events.iter().all(is_shown).then_some(choice)
+    }
+
+    /// Notes in its choice that the client gets an event with these `values` as it came.
+    pub(crate) fn note_passed(&self, event: &[u8], values: &Values, choice: &mut ReplyChoice) {
+        let (text, mut text_bytes) = (values[self.text].of(event), 0);
+        for said in &self.events {
+            match said {
+                ReplyEvent::Text(_) => {
+                    choice.add_text(text);
+                    text_bytes = text.len();
+                }
+                ReplyEvent::TextPiece(_) => choice.note_piece(&unescaped(text)),
+                ReplyEvent::OfText(text) => choice.note_given(*text as usize),
+                _ => {}
+            }
+        }
+        choice.note_shown(text_bytes, false);
+    }
+
     /// The text of an event with these `values`, with its quotes.
     pub(crate) fn quoted_text<'a>(&self, event: &'a [u8], values: &Values) -> &'a [u8] {
         let text = values[self.text].range();
         &event[text.start - 1..=text.end]
+    }
+
+    /// The value of an event with these `values` that is in place of the one at `part` of its JSON.
+    pub(crate) fn same_value(&self, part: Span, values: &Values) -> Option<Span> {
+        let start = part.start + self.payload.start;
+        self.values.iter().position(|value| value.start == start).map(|at| values[at])
     }
 
     /// Where a part of its JSON is in that of an event with these `values`: one of them, or what does not differ.
@@ -123,6 +159,11 @@ impl TextFrame {
             }
         }
         moved
+    }
+
+    /// Its [`Frame::tag`]; `None` where no frame is kept.
+    pub(crate) fn tag(&self) -> Option<u16> {
+        self.tag.filter(|_| self.is_known())
     }
 
     /// The choice that it is about.
@@ -169,7 +210,7 @@ fn number_length(text: &[u8]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::{NextReply, WriteContext};
+    use crate::codec::{FramePart, NextReply, ReplyCodec, WriteContext};
     use crate::reply::{Form, Limits};
     use crate::{AnyDialect, CHAT, MESSAGES, RESPONSES};
     use proptest::prelude::*;
@@ -343,9 +384,8 @@ mod tests {
         r#"{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"T"}}"#,
     ];
 
-    /// What is read of a stream of these events and written again. `apart`: with a comment before each event, so that each is
-    /// parsed.
-    fn read(dialect: AnyDialect, events: &[String], is_strict: bool, apart: bool) -> Vec<String> {
+    /// The codec of a stream.
+    fn codec_of(dialect: AnyDialect, is_strict: bool) -> Box<dyn ReplyCodec> {
         let mut codec = dialect.codec(Form::Streamed, LIMITS);
         codec.begin(NextReply {
             form: Form::Streamed,
@@ -357,6 +397,64 @@ mod tests {
             tools: None,
             hosts_shell: false,
         });
+        codec
+    }
+
+    /// What the client gets of a stream of these events, and what is known of it then. `passes`: texts are passed on where no
+    /// choice has a call.
+    fn give(dialect: AnyDialect, events: &[String], is_strict: bool, passes: bool) -> String {
+        let mut codec = codec_of(dialect, is_strict);
+        let (mut choices, mut out): (Vec<ReplyChoice>, _) = (Vec::new(), Vec::new());
+        for event in events {
+            codec.push(Bytes::copy_from_slice(event.as_bytes()));
+            loop {
+                let has_calls = choices.iter().any(|choice| !choice.calls().is_empty());
+                if passes && !has_calls && codec.pass_text(&mut choices, &mut out) {
+                    continue;
+                }
+                let Some(frame) = codec.next(&mut choices, false) else { break };
+                codec.forward(&frame, &choices, &WriteContext::default(), &mut out);
+                for part in frame.parts() {
+                    let known = choices.iter_mut().filter(|choice| choice.index == part.choice);
+                    known.for_each(|choice| note(part, frame.payload(), choice));
+                }
+            }
+        }
+        format!("{:?} {choices:?} {} {}", out.concat(), codec.known_bytes(), codec.is_changed())
+    }
+
+    /// Notes in its choice a part that the client was given.
+    fn note(part: FramePart<'_>, payload: &[u8], choice: &mut ReplyChoice) {
+        for event in part.events {
+            match event {
+                ReplyEvent::Text(text) => choice.add_text(text.of(payload)),
+                ReplyEvent::OfText(text) => choice.note_given(*text as usize),
+                ReplyEvent::TextPiece(piece) => choice.note_piece(&unescaped(piece.of(payload))),
+                _ => {}
+            }
+        }
+        choice.note_shown(part.text_bytes(), part.finishes());
+    }
+
+    /// The events of a dialect with these data, texts and numbers, each by its position; mostly the first data, and mostly with
+    /// its number.
+    fn events_of(dialect: usize, events: &[(usize, usize, u32)]) -> (AnyDialect, Vec<String>) {
+        let (dialect, all): (_, &[&str]) =
+            [(CHAT, &CHAT_DATA[..]), (RESPONSES, &RESPONSES_DATA[..]), (MESSAGES, &MESSAGES_DATA[..])]
+                [dialect];
+        let event = |(data, text, number): &(usize, usize, u32)| {
+            let data = all.get(data.saturating_sub(16)).unwrap_or(&all[0]);
+            let text = TEXTS.get(*text).unwrap_or(&TEXTS[0]);
+            let data = data.replace("\"T\"", &format!("\"{text}\"")).replace(":N", &format!(":{number}"));
+            format!("event: x\ndata: {data}\n\n")
+        };
+        (dialect, events.iter().map(event).collect())
+    }
+
+    /// What is read of a stream of these events and written again. `apart`: with a comment before each event, so that each is
+    /// parsed.
+    fn read(dialect: AnyDialect, events: &[String], is_strict: bool, apart: bool) -> Vec<String> {
+        let mut codec = codec_of(dialect, is_strict);
         let (mut choices, mut read) = (Vec::new(), Vec::new());
         for event in events {
             if apart {
@@ -381,19 +479,25 @@ mod tests {
             events in prop::collection::vec((0..40_usize, 0..40_usize, 0..200_u32), 1..12),
             is_strict in any::<bool>(),
         ) {
-            let (dialect, all): (_, &[&str]) =
-                [(CHAT, &CHAT_DATA[..]), (RESPONSES, &RESPONSES_DATA[..]), (MESSAGES, &MESSAGES_DATA[..])][dialect];
-            let event = |(data, text, number): &(usize, usize, u32)| {
-                // Mostly the first, and mostly with its number.
-                let data = all.get(data.saturating_sub(16)).unwrap_or(&all[0]);
-                let text = TEXTS.get(*text).unwrap_or(&TEXTS[0]);
-                let data = data.replace("\"T\"", &format!("\"{text}\"")).replace(":N", &format!(":{number}"));
-                format!("event: x\ndata: {data}\n\n")
-            };
-            let events: Vec<String> = events.iter().map(event).collect();
+            let (dialect, events) = events_of(dialect, &events);
             let (together, apart) =
                 (read(dialect, &events, is_strict, false), read(dialect, &events, is_strict, true));
             prop_assert_eq!(together, apart, "{:#?}", events);
+        }
+
+        #[test]
+        fn a_text_that_passes_gives_the_client_and_leaves_known_what_its_frame_would(
+            dialect in 0..3_usize,
+            events in prop::collection::vec((0..40_usize, 0..40_usize, 0..200_u32), 1..12),
+            is_strict in any::<bool>(),
+        ) {
+            // Texts pass in an item or a block that has begun.
+            let mut all = vec![([16, 21, 20][dialect], 0, 0)];
+            all.extend(events);
+            let (dialect, events) = events_of(dialect, &all);
+            let (passed, read) =
+                (give(dialect, &events, is_strict, true), give(dialect, &events, is_strict, false));
+            prop_assert_eq!(passed, read, "{:#?}", events);
         }
     }
 }

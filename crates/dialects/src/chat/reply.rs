@@ -28,7 +28,7 @@ use crate::lines::one_line;
 use crate::markup::TextCleaner;
 use crate::reply::{Form, Limits, Options, Unjudged};
 use crate::reply_choice::{ReplyChoice, position_of};
-use crate::text_frame::TextFrame;
+use crate::text_frame::{TextFrame, Values};
 use bytes::Bytes;
 use serde_json::Value;
 use smallvec::SmallVec;
@@ -205,8 +205,8 @@ impl ChatReplies {
         }
     }
 
-    /// The next frame, where it differs from the one before in its text alone.
-    fn next_text(&mut self) -> Option<Frame> {
+    /// Takes the next event, where it differs from the one before in its text alone, with the values in which it may differ.
+    fn take_text(&mut self) -> Option<(Bytes, Values)> {
         if !self.text.is_known() {
             return None;
         }
@@ -218,14 +218,20 @@ impl ChatReplies {
                 (self.reader.take_event()?, values)
             }
         };
-        let mut frame = self.text.with(raw, &values);
-        frame.number = self.next_number();
-        frame.is_later = self.continues.is_some();
         let choice = self.text.choice();
         self.choices
             .iter_mut()
             .filter(|reader| Some(reader.index) == choice)
             .for_each(ChoiceReader::pass_text);
+        Some((raw, values))
+    }
+
+    /// The next frame, where it differs from the one before in its text alone.
+    fn next_text(&mut self) -> Option<Frame> {
+        let (raw, values) = self.take_text()?;
+        let mut frame = self.text.with(raw, &values);
+        frame.number = self.next_number();
+        frame.is_later = self.continues.is_some();
         Some(frame)
     }
 
@@ -405,6 +411,18 @@ impl ReplyCodec for ChatReplies {
         };
         frame.is_later = self.continues.is_some();
         Some(frame)
+    }
+
+    fn pass_text(&mut self, choices: &mut [ReplyChoice], out: &mut Vec<Bytes>) -> bool {
+        let Some(choice) = self.text.shown_in(choices) else { return false };
+        let Some((raw, values)) = self.take_text() else { return false };
+        self.text.note_passed(&raw, &values, choice);
+        out.push(raw);
+        true
+    }
+
+    fn is_drained(&self) -> bool {
+        self.reader.is_drained() && self.next.is_none() && self.texts.is_empty() && !self.has_ended
     }
 
     fn end(&mut self) {

@@ -214,6 +214,14 @@ impl ReplyCodec for MessagesReplies {
         }
     }
 
+    fn pass_text(&mut self, choices: &mut [ReplyChoice], out: &mut Vec<Bytes>) -> bool {
+        self.pass_next_text(choices, out)
+    }
+
+    fn is_drained(&self) -> bool {
+        self.input.is_drained() && self.unread.is_empty()
+    }
+
     fn end(&mut self) {
         self.unread.extend(self.input.end().map(Unread::new));
     }

@@ -328,6 +328,14 @@ impl ReplyCodec for ResponsesReplies {
         }
     }
 
+    fn pass_text(&mut self, choices: &mut [ReplyChoice], out: &mut Vec<Bytes>) -> bool {
+        self.pass_next_text(choices, out)
+    }
+
+    fn is_drained(&self) -> bool {
+        self.input.is_drained() && self.unread.is_empty()
+    }
+
     fn end(&mut self) {
         if let Some(raw) = self.input.end() {
             self.unread.insert(0, Unread::Event(raw));

@@ -28,6 +28,17 @@ impl ReplyPipeline {
         if kept > self.limits.reply || calls > MOST_CALLS || self.choices.len() > MOST_CHOICES {
             self.read_no_further(Unjudged::ReplyTooLong, now_ms, out);
         }
+        self.text_room = self.limits.reply.saturating_sub(kept);
+    }
+
+    /// As [`Self::bound`], after an event was given out that says a text alone.
+    pub(super) fn bound_text(&mut self, now_ms: u64, out: &mut Vec<Bytes>) {
+        // The text is kept twice, or decoded once, where a wrong byte may become three.
+        let growth = out.last().map_or(0, |event| 3 * event.len());
+        match self.text_room.checked_sub(growth) {
+            Some(room) => self.text_room = room,
+            None => self.bound(now_ms, out),
+        }
     }
 
     /// Passes on `raw`, in which clients may see other calls than toolrein, and whatever follows it; or breaks the

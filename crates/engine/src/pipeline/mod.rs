@@ -47,6 +47,8 @@ pub struct ReplyPipeline {
     /// The usage of an earlier reply, in a frame of its own, was held back, and no later one was given.
     owes_usage: bool,
     unjudged: Vec<Unjudged>,
+    /// What is known of the reply may grow by so much before its size is compared with the limit again.
+    text_room: usize,
 }
 
 /// The phase of the present reply.
@@ -139,6 +141,7 @@ impl ReplyPipeline {
             usage: Usages::default(),
             owes_usage: false,
             unjudged: Vec::new(),
+            text_room: 0,
         };
         pipeline.codec.set_options(&pipeline.options);
         pipeline.begin(form, OK);
@@ -162,15 +165,30 @@ impl ReplyPipeline {
 
     /// Judges the complete frames.
     fn read_on(&mut self, now_ms: u64, out: &mut Vec<Bytes>) {
-        while !self.phase.is_stopped()
-            && let Some(frame) = self.codec.next(&mut self.choices, matches!(self.phase, Phase::Unjudged))
-        {
-            if self.passes_text(&frame, out) {
-                self.bound(now_ms, out);
-            } else {
-                self.take_frame(frame, now_ms, out);
+        loop {
+            while self.passes_texts() && self.codec.pass_text(&mut self.choices, out) {
+                self.bound_text(now_ms, out);
+                if self.codec.is_drained() {
+                    return;
+                }
             }
+            if self.phase.is_stopped() {
+                return;
+            }
+            let is_unjudged = matches!(self.phase, Phase::Unjudged);
+            let Some(frame) = self.codec.next(&mut self.choices, is_unjudged) else { return };
+            self.text_room = 0;
+            self.take_frame(frame, now_ms, out);
         }
+    }
+
+    /// Whether a text of a stream goes out as it came: nothing waits and nothing acts.
+    fn passes_texts(&self) -> bool {
+        matches!(self.phase, Phase::Reading)
+            && self.form == Form::Streamed
+            && self.queue.is_empty()
+            && self.choices.iter().all(|choice| choice.calls().is_empty())
+            && !self.acts()
     }
 
     fn take_frame(&mut self, mut frame: Frame, now_ms: u64, out: &mut Vec<Bytes>) {
@@ -293,29 +311,6 @@ impl ReplyPipeline {
         if has_error {
             self.phase.fail();
         }
-    }
-
-    /// Gives out a part of a stream that says a text alone, if nothing waits and nothing acts; false if it is not so.
-    fn passes_text(&mut self, frame: &Frame, out: &mut Vec<Bytes>) -> bool {
-        if self.form == Form::Whole || !self.queue.is_empty() || matches!(self.phase, Phase::Unjudged) {
-            return false;
-        }
-        let Some(part) = frame.text_alone() else { return false };
-        let has_calls = self.choices.iter().any(|choice| !choice.calls().is_empty());
-        let Some(at) = self.choices.iter().position(|choice| choice.index == part.choice) else {
-            return false;
-        };
-        let choice = &self.choices[at];
-        if has_calls || !(self.judging.observes() || knows_texts(choice, part)) || self.acts() {
-            return false;
-        }
-        self.phase.begin_reading();
-        let payload = frame.payload();
-        let choice = &mut self.choices[at];
-        part.texts().for_each(|text| choice.add_text(text.of(payload)));
-        self.codec.forward(frame, &self.choices, &WriteContext::default(), out);
-        note_given(&mut self.choices[at], part, payload);
-        true
     }
 
     /// Takes what a frame says, and returns what a client may read then.

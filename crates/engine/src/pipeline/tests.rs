@@ -622,6 +622,23 @@ fn more_calls_than_are_judged_pass_as_they_came_and_are_counted() {
 }
 
 #[test]
+fn texts_count_against_the_limit_of_a_reply_whether_they_pass_or_are_read() {
+    let limits = Limits { reply: 1000, ..LIMITS };
+    let text = delta(&json!({"content": "x".repeat(30)}));
+    // After a comment an event is not compared with the one before, but read.
+    let passed = ["", ": a comment\n\n"].map(|before| {
+        let (mut judge, mut out) = (streamed(judging(false), limits), Vec::new());
+        let push = |_: &usize| {
+            judge.push(format!("{before}{text}").into(), 0, &mut out);
+            judge.unjudged().is_empty()
+        };
+        (0..100).take_while(push).count()
+    });
+    assert_eq!(passed[0], passed[1]);
+    assert!((10..50).contains(&passed[0]), "{passed:?}");
+}
+
+#[test]
 fn a_refusal_by_the_model_counts_as_its_answer_and_gets_no_added_sentence() {
     let mut judge = judge(false);
     whole(&mut judge, &(role() + &call(0, "a", "deny", &["{}"]) + &finish("tool_calls") + DONE));

@@ -171,6 +171,12 @@ impl Reader {
         Some(self.read(piece, unjudged))
     }
 
+    /// Whether nothing of a stream can be read before further bytes come, or its end.
+    pub(super) fn is_drained(&self) -> bool {
+        let has_no_bytes = matches!(&self.framing, Framing::Events(_, input) if input.is_empty());
+        has_no_bytes && self.ready.is_empty() && self.piece.is_none()
+    }
+
     /// The bytes that come next, if an event of a stream begins with them.
     pub(super) fn beginning(&self) -> &[u8] {
         match &self.framing {

@@ -153,12 +153,29 @@ impl MessagesReplies {
 
     /// The frame of the next event, if it comes in one piece and differs from the one before in its text alone.
     pub(super) fn next_text(&mut self) -> Option<Frame> {
+        let (raw, values) = self.take_text()?;
+        Some(self.text_frame(raw, &values))
+    }
+
+    /// Takes that event, with the value in which it may differ.
+    fn take_text(&mut self) -> Option<(Bytes, Values)> {
         if !self.unread.is_empty() {
             return None;
         }
         let (length, values) = self.text.fit(self.input.beginning())?;
-        let raw = self.input.take_beginning(length)?;
-        Some(self.text_frame(raw, &values))
+        Some((self.input.take_beginning(length)?, values))
+    }
+
+    /// Gives the client that event as it came; false if there is none, or if its block is not as it came.
+    pub(super) fn pass_next_text(&mut self, choices: &mut [ReplyChoice], out: &mut Vec<Bytes>) -> bool {
+        let block =
+            self.text.tag().map(usize::from).filter(|at| self.observes || self.is_open_as_it_came(*at));
+        let (Some(at), Some(choice)) = (block, self.text.shown_in(choices)) else { return false };
+        let Some((raw, values)) = self.take_text() else { return false };
+        self.blocks.add_text(at, self.text.quoted_text(&raw, &values));
+        self.text.note_passed(&raw, &values, choice);
+        out.push(raw);
+        true
     }
 
     /// The frame of an event that differs from the one before in its text alone.

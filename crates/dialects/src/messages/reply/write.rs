@@ -145,6 +145,16 @@ impl MessagesReplies {
         }
     }
 
+    /// Whether the client has the beginning of the text at `at`, under the upstream's index, and no other block to be closed.
+    pub(super) fn is_open_as_it_came(&self, at: usize) -> bool {
+        let is_as_it_came = |block: &Block| {
+            let is_open = block.call.is_none() && !block.is_closed;
+            is_open && block.shown_as.is_some() && block.shown_as == block.index
+        };
+        self.client.open.iter().all(|(_, at)| at.is_some())
+            && self.blocks.all().get(at).is_some_and(is_as_it_came)
+    }
+
     /// Writes a part of the block at `at`.
     pub(super) fn forward_part(
         &mut self,

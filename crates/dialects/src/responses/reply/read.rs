@@ -17,7 +17,6 @@ use crate::responses::item::{Item, ItemKind};
 use crate::text_frame::Values;
 use bytes::Bytes;
 use model::call::Arguments;
-use wire::body::Span;
 use wire::json::decode;
 use wire::sse::{Piece, parse_fields};
 
@@ -62,13 +61,36 @@ impl ResponsesReplies {
     /// The frame of the next event, if it comes in one piece and differs from the one before in its text, its number and its
     /// padding alone.
     pub(super) fn next_text(&mut self, choices: &mut [ReplyChoice]) -> Option<Frame> {
+        let (raw, values) = self.take_text()?;
+        Some(self.text_frame(raw, &values, choices))
+    }
+
+    /// Takes that event, with the values in which it may differ.
+    fn take_text(&mut self) -> Option<(Bytes, Values)> {
         if !self.unread.is_empty() {
             return None;
         }
         let stream = self.input.beginning();
         let (length, values) = self.text.fit(stream).filter(|(_, values)| !ends_as_calls(stream, values))?;
-        let raw = self.input.take_beginning(length)?;
-        Some(self.text_frame(raw, &values, choices))
+        Some((self.input.take_beginning(length)?, values))
+    }
+
+    /// Gives the client that event as it came; false if there is none, or its numbers are not the upstream's.
+    pub(super) fn pass_next_text(&mut self, choices: &mut [ReplyChoice], out: &mut Vec<Bytes>) -> bool {
+        let has_item = |item: &OutItem| item.call.is_none() && item.shown_as.is_some();
+        let is_as_it_came = !self.numbers.rewrites() && self.text_item().is_some_and(has_item);
+        let Some(choice) = self.text.shown_in(choices).filter(|_| is_as_it_came) else { return false };
+        let Some((raw, values)) = self.take_text() else { return false };
+        let sequence = self.text_numbers.sequence.and_then(|(span, _)| self.text.same_value(span, &values));
+        self.numbers.next(sequence.map(|sequence| number(sequence.of(&raw))));
+        self.text.note_passed(&raw, &values, choice);
+        out.push(raw);
+        true
+    }
+
+    /// The item of the text that came last, if it said no more.
+    fn text_item(&self) -> Option<&OutItem> {
+        self.items.get(usize::from(self.text.tag()?))
     }
 
     /// The frame of an event that differs from the one before in its text, its number and its padding alone.
@@ -80,11 +102,9 @@ impl ResponsesReplies {
         frame.number = self.next_number();
         frame.is_later = self.is_later();
         let moved = |span| self.text.moved(span, values);
-        let number = |span: Span| {
-            span.of(frame.payload()).iter().fold(0_u64, |number, digit| number * 10 + u64::from(digit - b'0'))
-        };
         let EventNumbers { sequence, index } = self.text_numbers;
-        let sequence = sequence.map(|(span, _)| moved(span)).map(|span| (span, number(span)));
+        let sequence = sequence.map(|(span, _)| moved(span));
+        let sequence = sequence.map(|span| (span, number(span.of(frame.payload()))));
         let index = index.map(|(span, index)| (moved(span), index));
         self.last_numbers = Some((frame.number, EventNumbers { sequence, index }));
         frame
@@ -597,7 +617,13 @@ impl ResponsesReplies {
 
 /// Whether one of these values of an event could be the beginning of a call, which is then looked for.
 fn ends_as_calls(event: &[u8], values: &Values) -> bool {
-    values.iter().any(|value| event.get(..=value.end as usize).is_some_and(|text| CALLS.end(text)))
+    let mut quoted = values.iter().filter_map(|value| event.get(..=value.end as usize));
+    quoted.any(|text| text.ends_with(b"\"") && CALLS.end(text))
+}
+
+/// The number that these digits are: a text frame has no longer ones than fit.
+fn number(digits: &[u8]) -> u64 {
+    digits.iter().fold(0, |number, digit| number * 10 + u64::from(digit - b'0'))
 }
 
 /// Whether the client does not see a call that was decided on.
