@@ -85,7 +85,9 @@ impl ModelRefusals {
         let remember_ms = u64::try_from(remember.as_millis()).unwrap_or(u64::MAX);
         let (known, by_others) = Default::default();
         let mut refusals = Self { keys, caller, evidence, remember_ms, now_ms, known, by_others };
-        for adaptation in Adaptations::all() {
+        let KnownEvidence { all, own } = &refusals.evidence;
+        let refused = all.iter().chain(own).fold(Adaptations::empty(), |refused, it| refused | it.refused);
+        for adaptation in refused {
             let is_known = match refusals.own(adaptation) {
                 Own::Refused => true,
                 Own::Unknown if refusals.counts_for_all(adaptation) => refusals.by_others.insert(adaptation),
