@@ -16,9 +16,9 @@ const LEAST_BYTES: usize = 512;
 const MAX_LINES: usize = MAX_BYTES / LEAST_BYTES;
 /// The size of a write.
 const BATCH_BYTES: usize = 64 * 1024;
-/// The writer sleeps this long after each write, so that under load lines are written by the hundred, and senders need
-/// no system call to wake it for every one.
-const REST: Duration = Duration::from_millis(10);
+/// A writer of lines sleeps this long after each write, so that under load lines are written by the hundred, and senders
+/// need no system call to wake it for every one.
+pub(crate) const REST: Duration = Duration::from_millis(10);
 
 /// Where lines are written.
 pub(super) trait LineSink: Send + 'static {

@@ -2,15 +2,13 @@
 //! member by member instead of by a table of columns, since every request has a line, and most of the fields are left out
 //! of most lines.
 
-use super::bounded;
+use super::json_object::JsonObject;
 use super::line::{MAX_ITEMS, MAX_VALUE_CHARS, USUAL_BYTES};
 use super::log::Level;
 use super::projection::Inclusion::{Always, IfAny, IfKnown};
 use super::projection::MemberValue::{Flag, Number, Text};
 use super::projection::{Column, TextBounds, calls_of, known, word};
 use model::record::{JudgedCall, RequestRecord, Times, Tokens};
-use serde::Serialize;
-use std::io::Write as _;
 use std::time::{Duration, SystemTime};
 
 /// Ids of calls are shorter than other texts: those of providers have 40 characters at most.
@@ -32,20 +30,20 @@ const CALL: &[Column<JudgedCall>] = &[
 
 /// The line of a request that ended `at` this time, without its end. Fields without information are left out.
 pub(super) fn request_line(record: &RequestRecord, level: Level, at: SystemTime) -> Vec<u8> {
-    let mut line = Members(Vec::with_capacity(USUAL_BYTES));
+    let mut line = JsonObject::new(USUAL_BYTES, MAX_VALUE_CHARS);
     line.text("request_id", &record.request_id);
     line.time("timestamp", at);
-    line.text("level", level.as_str());
-    line.text("message", "request");
+    line.word("level", level.as_str());
+    line.word("message", "request");
     line.text_if_known("conversation", record.conversation.as_deref());
     line.text_if_known("caller", record.caller.as_deref());
     line.text_if_known("model", record.model.as_deref());
     line.text_if_known("profile", record.profile.as_deref());
     line.text("method", &record.method);
     line.text("path", &record.path);
-    line.text("endpoint", record.endpoint.as_str());
-    line.text("route", record.route.as_str());
-    line.text("mode", record.mode);
+    line.word("endpoint", record.endpoint.as_str());
+    line.word("route", record.route.as_str());
+    line.word("mode", record.mode);
     line.value("status", &record.status);
     line.text_if_known("error", record.error);
     line.text_if_known("error_detail", record.error_detail.as_deref());
@@ -82,7 +80,7 @@ pub(super) fn request_line(record: &RequestRecord, level: Level, at: SystemTime)
     line.end()
 }
 
-fn write_lists(line: &mut Members, record: &RequestRecord) {
+fn write_lists(line: &mut JsonObject, record: &RequestRecord) {
     line.list("actions", &record.actions, |actions| BOUNDS.actions(actions.iter()));
     line.list("tool_calls", &record.judged, |_| BOUNDS.calls(calls_of(record), CALL));
     line.list("approvals", &record.approvals, |_| BOUNDS.approvals(record));
@@ -96,7 +94,7 @@ fn write_lists(line: &mut Members, record: &RequestRecord) {
     }
 }
 
-fn write_tokens(line: &mut Members, record: &RequestRecord) {
+fn write_tokens(line: &mut JsonObject, record: &RequestRecord) {
     let Tokens { prompt, cached, cache_written, completion, reasoning, saved } = record.tokens;
     line.if_any("tokens_prompt", prompt);
     line.if_any("tokens_cached", cached);
@@ -118,73 +116,4 @@ fn write_tokens(line: &mut Members, record: &RequestRecord) {
 /// To the microsecond.
 fn millis(time: Duration) -> f64 {
     time.as_micros() as f64 / 1000.0
-}
-
-/// The members of a JSON object that have been written.
-struct Members(Vec<u8>);
-
-impl Members {
-    /// The whole object.
-    fn end(mut self) -> Vec<u8> {
-        self.0.push(b'}');
-        self.0
-    }
-
-    fn key(&mut self, key: &str) {
-        self.0.extend_from_slice(if self.0.is_empty() { b"{\"" } else { b",\"" });
-        self.0.extend_from_slice(key.as_bytes());
-        self.0.extend_from_slice(b"\":");
-    }
-
-    fn value(&mut self, key: &str, value: &impl Serialize) {
-        self.key(key);
-        // Writing fails only where a key is not text, and our keys are text.
-        let _ = serde_json::to_writer(&mut self.0, value);
-    }
-
-    /// A value that is not zero or false.
-    fn if_any<T: Serialize + Default + PartialEq + Copy>(&mut self, key: &str, value: T) {
-        if value != T::default() {
-            self.value(key, &value);
-        }
-    }
-
-    fn if_known(&mut self, key: &str, value: Option<impl Serialize>) {
-        if let Some(value) = value {
-            self.value(key, &value);
-        }
-    }
-
-    /// A text, bounded.
-    fn text(&mut self, key: &str, text: &str) {
-        // Nearly every text is shown as it is, and has nothing to escape.
-        if text.len() > MAX_VALUE_CHARS || !bounded::is_plain_in_json(text) {
-            return self.value(key, &bounded::text(text, MAX_VALUE_CHARS));
-        }
-        self.key(key);
-        self.0.push(b'"');
-        self.0.extend_from_slice(text.as_bytes());
-        self.0.push(b'"');
-    }
-
-    fn text_if_known(&mut self, key: &str, text: Option<&str>) {
-        if let Some(text) = text {
-            self.text(key, text);
-        }
-    }
-
-    fn time(&mut self, key: &str, at: SystemTime) {
-        self.key(key);
-        // A clock that was never set may be before the epoch, which cannot be written.
-        let at = humantime::format_rfc3339_micros(at.max(SystemTime::UNIX_EPOCH));
-        // Writing to memory does not fail.
-        let _ = write!(self.0, "\"{at}\"");
-    }
-
-    /// A list of `items`, if there are any, in the form that `value` gives them.
-    fn list<'a, T, V: Serialize>(&mut self, key: &str, items: &'a [T], value: impl FnOnce(&'a [T]) -> V) {
-        if !items.is_empty() {
-            self.value(key, &value(items));
-        }
-    }
 }

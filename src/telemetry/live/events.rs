@@ -1,11 +1,9 @@
 //! The stream of events in the life of tool calls, as they happen: a bounded broadcast to the readers that are connected.
 //! Without a reader nothing is made; a reader that is too slow misses the oldest events and is given their number.
 
-use super::BOUNDS;
-use crate::telemetry::projection::MemberValue;
+use super::{BOUNDS, MOST_CHARS};
+use crate::telemetry::json_object::JsonObject;
 use model::record::{JudgedCall, On, Published, RequestRecord, Verdict};
-use serde::Serialize;
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
@@ -15,6 +13,8 @@ use tokio::sync::broadcast::{Receiver, Sender, channel};
 const MOST_WAITING: usize = 1_024;
 /// Readers at once. Each is a connection that stays open.
 const MOST_READERS: usize = 32;
+/// The length of most events.
+const USUAL_BYTES: usize = 256;
 /// Events of one kind for one request: a client may send thousands of results.
 const MOST_OF_A_KIND: usize = 64;
 
@@ -81,17 +81,6 @@ pub struct Event {
     pub kind: Kind,
     /// Its members as JSON, on one line.
     pub data: String,
-}
-
-#[derive(Serialize)]
-struct Data<'a> {
-    at_ms: u64,
-    conversation: MemberValue<'a>,
-    model: MemberValue<'a>,
-    tool: Option<Cow<'a, str>>,
-    policy: Option<&'a str>,
-    message: Option<Cow<'a, str>>,
-    request_id: &'a str,
 }
 
 impl Kind {
@@ -165,13 +154,10 @@ impl Events {
         if !self.has_readers() || !record.route.is_governed() {
             return;
         }
-        let about = About { record, now_ms };
-        let calls = record.judged.get(record.published.calls..).unwrap_or_default();
-        about
-            .news(record.published, calls)
-            .into_iter()
-            .chain([about.done()])
-            .for_each(|event| self.send(event));
+        let mut published = record.published;
+        let calls = record.judged.get(published.calls..).unwrap_or_default();
+        self.happened(record, &mut published, calls, now_ms);
+        self.send(About { record, now_ms }.done());
     }
 
     fn send(&self, event: Event) {
@@ -194,17 +180,16 @@ struct About<'a> {
 impl About<'_> {
     fn event(&self, kind: Kind, tool: Option<&str>, policy: Option<&str>, message: Option<&str>) -> Event {
         let record = self.record;
-        let data = Data {
-            at_ms: self.now_ms,
-            conversation: BOUNDS.optional(record.conversation.as_deref()),
-            model: BOUNDS.optional(record.model.as_deref()),
-            tool: tool.map(|tool| BOUNDS.name(tool)),
-            policy,
-            message: message.map(|message| BOUNDS.text(message)),
-            request_id: &record.request_id,
-        };
-        // Plain texts and numbers can always be written.
-        Event { kind, data: serde_json::to_string(&data).unwrap_or_default() }
+        let mut data = JsonObject::new(USUAL_BYTES, MOST_CHARS);
+        data.value("at_ms", &self.now_ms);
+        data.text_or_null("conversation", record.conversation.as_deref());
+        data.text_or_null("model", record.model.as_deref());
+        data.text_or_null("tool", tool.map(|tool| BOUNDS.name(tool)).as_deref());
+        data.text_or_null("policy", policy);
+        data.text_or_null("message", message);
+        data.text("request_id", &record.request_id);
+        // What is written as JSON is always text.
+        Event { kind, data: String::from_utf8(data.end()).unwrap_or_default() }
     }
 
     /// What readers have not `seen` yet; `calls`: those judged since.

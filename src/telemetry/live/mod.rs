@@ -33,8 +33,10 @@ use model::record::{JudgedCall, Published, RequestRecord};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// The longest id or sentence, in characters.
+const MOST_CHARS: usize = 500;
 /// The bounds of ids, names and sentences, which are in no list.
-const BOUNDS: TextBounds = TextBounds::new(500, 0);
+const BOUNDS: TextBounds = TextBounds::new(MOST_CHARS, 0);
 
 /// How much is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
