@@ -51,12 +51,12 @@ impl Files {
         Self { dir: dir.to_owned(), bounds, open: None, opened: 0 }
     }
 
-    /// Appends a line, whole or not at all as far as the disk allows.
+    /// Appends lines, all or none as far as the disk allows.
     ///
     /// # Errors
-    /// Those of the disk. The next line is tried again.
-    pub(super) fn append(&mut self, line: &[u8], now: SystemTime) -> io::Result<()> {
-        let length = line.len() as u64;
+    /// Those of the disk. The next lines are tried again.
+    pub(super) fn append(&mut self, lines: &[u8], now: SystemTime) -> io::Result<()> {
+        let length = lines.len() as u64;
         let is_over = |open: &OpenFile| open.bytes > 0 && open.bytes + length > self.bounds.file_bytes;
         // Somebody may have moved or removed it.
         let is_gone = |open: &OpenFile| !private_file::is_at(&open.file, &open.path);
@@ -70,7 +70,7 @@ impl Files {
                 self.open.insert(new)
             }
         };
-        match open.file.write_all(line) {
+        match open.file.write_all(lines) {
             Ok(()) => {
                 open.bytes += length;
                 Ok(())

@@ -1,13 +1,14 @@
-//! The thread of the recorder: takes requests from the queue, writes their lines, and reports failures, once a minute at
-//! most.
+//! The thread of the recorder: takes requests from the queue, writes their lines in batches, and reports failures, once a
+//! minute at most.
 
 use super::files::{Bounds, Files};
 use super::history::Histories;
 use super::line::Lines;
-use super::{Job, Taken};
+use super::{Job, MOST_QUEUED, Taken};
 use crate::config::Record;
 use crate::telemetry::log::{Level, Log};
 use crate::telemetry::metrics::Metrics;
+use crate::telemetry::queue::REST;
 use model::identity::HashKey;
 use model::record::RequestRecord;
 use policies::redact::Redactor;
@@ -15,11 +16,14 @@ use serde_json::json;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 /// How often old files are looked for.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
+/// The size of a write, where lines are shorter.
+const BATCH_BYTES: usize = 256 * 1024;
 /// Between two lines of the log about failures.
 const REPORT_EVERY: Duration = Duration::from_secs(60);
 
@@ -27,6 +31,12 @@ const REPORT_EVERY: Duration = Duration::from_secs(60);
 pub(super) struct Writer {
     files: Files,
     lines: Lines,
+    /// Lines that are not written yet.
+    batch: Vec<u8>,
+    /// How many they are.
+    batched: u64,
+    /// The longest batch of several lines, in bytes.
+    longest_batch: usize,
     log: Log,
     metrics: Arc<Metrics>,
     swept: Instant,
@@ -58,6 +68,9 @@ impl Writer {
                 longest: settings.file_bytes,
                 histories: Histories::new(),
             },
+            batch: Vec::new(),
+            batched: 0,
+            longest_batch: usize::try_from(settings.file_bytes).unwrap_or(usize::MAX).min(BATCH_BYTES),
             log,
             metrics,
             swept: Instant::now(),
@@ -69,18 +82,17 @@ impl Writer {
     /// Works until the end. `queued`: the bytes in the queue; `dropped`: requests that found no room in it.
     pub(super) fn run(mut self, jobs: &Receiver<Job>, queued: &AtomicUsize, dropped: &AtomicU64) {
         loop {
-            match jobs.recv_timeout(SWEEP_EVERY) {
-                Ok(Job::Write { taken, record, bytes }) => {
-                    self.write(&taken, &record);
-                    drop(taken);
-                    queued.fetch_sub(bytes, Ordering::Relaxed);
-                }
-                Ok(Job::End(done)) => {
-                    let _ = done.try_send(());
-                    return;
-                }
-                Err(RecvTimeoutError::Timeout) => {}
+            let first = match jobs.recv_timeout(SWEEP_EVERY) {
+                Ok(job) => Some(job),
+                Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => return,
+            };
+            let is_idle = first.is_none();
+            let end = self.take(first, jobs, queued);
+            self.flush();
+            if let Some(done) = end {
+                let _ = done.try_send(());
+                return;
             }
             let found = dropped.swap(0, Ordering::Relaxed);
             if found > 0 {
@@ -90,15 +102,57 @@ impl Writer {
                 self.swept = Instant::now();
                 self.files.sweep(SystemTime::now());
             }
+            if !is_idle {
+                thread::sleep(REST);
+            }
         }
     }
 
-    fn write(&mut self, taken: &Taken, record: &RequestRecord) {
-        let line = self.lines.line(taken, record);
-        if let Err(error) = self.files.append(&line, SystemTime::now()) {
-            self.metrics.add_lost_recordings(1);
-            self.fail(1, &error.to_string());
+    /// Makes the lines of the `first` request and of those that wait behind it. Returns whom to tell about the end, where
+    /// that is asked for.
+    fn take(
+        &mut self,
+        first: Option<Job>,
+        jobs: &Receiver<Job>,
+        queued: &AtomicUsize,
+    ) -> Option<SyncSender<()>> {
+        let waiting = std::iter::from_fn(|| jobs.try_recv().ok());
+        for job in first.into_iter().chain(waiting).take(MOST_QUEUED) {
+            match job {
+                Job::Write { taken, record, bytes } => {
+                    self.add(&taken, &record);
+                    drop(taken);
+                    queued.fetch_sub(bytes, Ordering::Relaxed);
+                }
+                Job::End(done) => return Some(done),
+            }
         }
+        None
+    }
+
+    /// Adds the line of a request to the batch, which is written before it would be too long.
+    fn add(&mut self, taken: &Taken, record: &RequestRecord) {
+        let line = self.lines.line(taken, record);
+        if self.batch.len() + line.len() > self.longest_batch {
+            self.flush();
+        }
+        self.batch.extend_from_slice(&line);
+        self.batched += 1;
+    }
+
+    /// Writes the batch.
+    fn flush(&mut self) {
+        let batched = std::mem::take(&mut self.batched);
+        if batched == 0 {
+            return;
+        }
+        if let Err(error) = self.files.append(&self.batch, SystemTime::now()) {
+            self.metrics.add_lost_recordings(batched);
+            self.fail(batched, &error.to_string());
+        }
+        self.batch.clear();
+        // A single long line needs no room any more.
+        self.batch.shrink_to(self.longest_batch);
     }
 
     /// Reports that `lost` more requests are not recorded, now or with the next report.
