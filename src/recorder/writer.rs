@@ -108,8 +108,8 @@ impl Writer {
         }
     }
 
-    /// Makes the lines of the `first` request and of those that wait behind it. Returns whom to tell about the end, where
-    /// that is asked for.
+    /// Makes the lines of the `first` request and of those that wait after it. Returns the sender that is to report the end,
+    /// where a job asks for it.
     fn take(
         &mut self,
         first: Option<Job>,
@@ -164,5 +164,60 @@ impl Writer {
         self.reported = Some(Instant::now());
         let lost = std::mem::take(&mut self.lost);
         self.log.note(Level::Error, "requests are not recorded", json!({ "error": error, "lost": lost }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Layout;
+    use super::*;
+    use crate::telemetry::tools::OwnSeries;
+    use dialects::CHAT;
+    use engine::treatment::Treatment;
+    use std::fs;
+    use std::sync::mpsc::sync_channel;
+
+    fn job() -> Job {
+        let body = r#"{"model":"gpt-4o","messages":[]}"#;
+        let layout = Layout::of(&CHAT.read(body.as_bytes()).unwrap());
+        let treatment = Treatment::default();
+        let taken = Taken { dialect: CHAT, body: body.into(), layout, reply: None, treatment, arrived_ms: 0 };
+        Job::Write { taken: Box::new(taken), record: Box::default(), bytes: 1 }
+    }
+
+    /// Writes 50 requests that wait at once, to the directory `dir`; returns how many were lost.
+    fn write_50(dir: &Path) -> u64 {
+        let settings = Record { bodies: false, file_bytes: 4_000, total_bytes: 1 << 20, ..Record::default() };
+        let redactor = Redactor::new(&settings.redact, &settings.patterns).unwrap();
+        let metrics = Arc::new(Metrics::new(OwnSeries::none()).unwrap());
+        let key = HashKey::fixed(7);
+        let writer = Writer::new(dir, &settings, (redactor, key), Log::silent(), Arc::clone(&metrics));
+        let (queue, jobs) = sync_channel(51);
+        (0..50).for_each(|_| queue.send(job()).unwrap());
+        let (done, ended) = sync_channel(1);
+        queue.send(Job::End(done)).unwrap();
+        let queued = AtomicUsize::new(50);
+        writer.run(&jobs, &queued, &AtomicU64::default());
+        ended.try_recv().unwrap();
+        assert_eq!(queued.into_inner(), 0);
+        let text = metrics.render();
+        let lost = text.lines().find_map(|line| line.strip_prefix("toolrein_recordings_lost_total "));
+        lost.unwrap().parse().unwrap()
+    }
+
+    #[test]
+    fn requests_that_are_written_together_are_all_there_and_keep_to_the_size_of_a_file() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(write_50(dir.path()), 0);
+        let paths = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
+        let files: Vec<String> = paths.map(|path| fs::read_to_string(path).unwrap()).collect();
+        assert!(files.len() > 1 && files.iter().all(|file| file.len() <= 4_000 && file.ends_with('\n')));
+        assert_eq!(files.iter().map(|file| file.lines().count()).sum::<usize>(), 50);
+    }
+
+    #[test]
+    fn each_request_of_a_batch_that_cannot_be_written_is_counted_as_lost() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        assert_eq!(write_50(&file.path().join("below")), 50);
     }
 }
