@@ -15,7 +15,7 @@ pub(super) struct JsonObject {
 }
 
 impl JsonObject {
-    /// An object without members, most often of so many `bytes`, with texts of at most `max_chars` characters.
+    /// An object without members, with room for so many `bytes`. Its texts have at most `max_chars` characters.
     pub(super) fn new(bytes: usize, max_chars: usize) -> Self {
         let mut written = Vec::with_capacity(bytes);
         written.push(b'{');

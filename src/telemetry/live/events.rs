@@ -13,7 +13,7 @@ use tokio::sync::broadcast::{Receiver, Sender, channel};
 const MOST_WAITING: usize = 1_024;
 /// Readers at once. Each is a connection that stays open.
 const MOST_READERS: usize = 32;
-/// The length of most events.
+/// The length of most events, in bytes.
 const USUAL_BYTES: usize = 256;
 /// Events of one kind for one request: a client may send thousands of results.
 const MOST_OF_A_KIND: usize = 64;

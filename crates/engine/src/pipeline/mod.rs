@@ -47,7 +47,7 @@ pub struct ReplyPipeline {
     /// The usage of an earlier reply, in a frame of its own, was held back, and no later one was given.
     owes_usage: bool,
     unjudged: Vec<Unjudged>,
-    /// What is known of the reply may grow by so much before its size is compared with the limit again.
+    /// What is known of the reply may grow by so many bytes before its size is compared with the limit again.
     text_room: usize,
 }
 
