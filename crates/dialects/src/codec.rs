@@ -11,6 +11,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use smallvec::SmallVec;
 use wire::body::Span;
+use wire::json::unescaped;
 use wire::sse::write_comment;
 
 /// The member that holds the report at the end of a stream.
@@ -468,6 +469,21 @@ impl<'a> FramePart<'a> {
         self.events.iter().filter_map(|event| {
             if let ReplyEvent::OfText(text) = event { Some(*text as usize) } else { None }
         })
+    }
+
+    /// Notes in its choice that the client was given it; `text_at` gives the bytes of a text.
+    pub fn note_given<'t>(&self, choice: &mut ReplyChoice, text_at: impl Fn(Span) -> &'t [u8]) {
+        let (mut text_bytes, mut finishes) = (0, false);
+        for event in self.events {
+            match event {
+                ReplyEvent::Text(text) => text_bytes += text_at(*text).len(),
+                ReplyEvent::OfText(text) => choice.note_given(*text as usize),
+                ReplyEvent::TextPiece(piece) => choice.note_piece(&unescaped(text_at(*piece))),
+                ReplyEvent::Finish { .. } => finishes = true,
+                _ => {}
+            }
+        }
+        choice.note_shown(text_bytes, finishes);
     }
 
     /// Whether it ends the choice.

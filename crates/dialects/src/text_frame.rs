@@ -1,12 +1,11 @@
 //! A frame of a stream that says a text and no more. The next event mostly differs from its event in that text alone: then
 //! it is compared with that event and not parsed. It is parsed wherever a reader of JSON could find anything else in it.
 
-use crate::codec::{Frame, FrameKind, Payload, ReplyEvent, ReplyEvents};
+use crate::codec::{Frame, FrameKind, FramePart, Payload, ReplyEvent, ReplyEvents};
 use crate::reply_choice::{ReplyChoice, Visibility};
 use bytes::Bytes;
 use smallvec::SmallVec;
 use wire::body::Span;
-use wire::json::unescaped;
 
 /// Longest event that is kept, in bytes.
 const MOST_BYTES: usize = 4 * 1024;
@@ -121,19 +120,10 @@ impl TextFrame {
 
     /// Notes in its choice that the client gets an event with these `values` as it came.
     pub(crate) fn note_passed(&self, event: &[u8], values: &Values, choice: &mut ReplyChoice) {
-        let (text, mut text_bytes) = (values[self.text].of(event), 0);
-        for said in &self.events {
-            match said {
-                ReplyEvent::Text(_) => {
-                    choice.add_text(text);
-                    text_bytes = text.len();
-                }
-                ReplyEvent::TextPiece(_) => choice.note_piece(&unescaped(text)),
-                ReplyEvent::OfText(text) => choice.note_given(*text as usize),
-                _ => {}
-            }
-        }
-        choice.note_shown(text_bytes, false);
+        let (text, part) =
+            (values[self.text].of(event), FramePart { choice: choice.index, events: &self.events });
+        part.texts().for_each(|_| choice.add_text(text));
+        part.note_given(choice, |_| text);
     }
 
     /// The text of an event with these `values`, with its quotes.
@@ -210,7 +200,7 @@ fn number_length(text: &[u8]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::{FramePart, NextReply, ReplyCodec, WriteContext};
+    use crate::codec::{NextReply, ReplyCodec, WriteContext};
     use crate::reply::{Form, Limits};
     use crate::{AnyDialect, CHAT, MESSAGES, RESPONSES};
     use proptest::prelude::*;
@@ -416,24 +406,15 @@ mod tests {
                 codec.forward(&frame, &choices, &WriteContext::default(), &mut out);
                 for part in frame.parts() {
                     let known = choices.iter_mut().filter(|choice| choice.index == part.choice);
-                    known.for_each(|choice| note(part, frame.payload(), choice));
+                    known.for_each(|choice| {
+                        let text_at = |text: Span| text.of(frame.payload());
+                        part.texts().for_each(|text| choice.add_text(text_at(text)));
+                        part.note_given(choice, text_at);
+                    });
                 }
             }
         }
         format!("{:?} {choices:?} {} {}", out.concat(), codec.known_bytes(), codec.is_changed())
-    }
-
-    /// Notes in its choice a part that the client was given.
-    fn note(part: FramePart<'_>, payload: &[u8], choice: &mut ReplyChoice) {
-        for event in part.events {
-            match event {
-                ReplyEvent::Text(text) => choice.add_text(text.of(payload)),
-                ReplyEvent::OfText(text) => choice.note_given(*text as usize),
-                ReplyEvent::TextPiece(piece) => choice.note_piece(&unescaped(piece.of(payload))),
-                _ => {}
-            }
-        }
-        choice.note_shown(part.text_bytes(), part.finishes());
     }
 
     /// The events of a dialect with these data, texts and numbers, each by its position; mostly the first data, and mostly with

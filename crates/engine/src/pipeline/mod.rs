@@ -25,7 +25,6 @@ use dialects::usage_sum::Usages;
 use dialects::variant::PlannedRequest;
 use model::plan::decision::Decision;
 use serde_json::Value;
-use wire::json::unescaped;
 
 /// The default status of a reply.
 const OK: u16 = 200;
@@ -470,7 +469,7 @@ impl ReplyPipeline {
         self.codec.forward(frame, &self.choices, &context, out);
         for part in frame.parts() {
             if let Some(choice) = self.choices.iter_mut().find(|choice| choice.index == part.choice) {
-                note_given(choice, part, frame.payload());
+                part.note_given(choice, |text| text.of(frame.payload()));
             }
         }
     }
@@ -822,23 +821,6 @@ fn is_settled(frame: &Frame, choices: &[ReplyChoice]) -> bool {
 /// Whether it is known of every text of a part whether the client sees it.
 fn knows_texts(choice: &ReplyChoice, part: FramePart<'_>) -> bool {
     part.parts_of_texts().all(|text| choice.visibility(text) != Visibility::Waiting)
-}
-
-/// Notes that the client was given a part of a choice, from a frame with this payload.
-fn note_given(choice: &mut ReplyChoice, part: FramePart<'_>, payload: &[u8]) {
-    let (mut text_bytes, mut finishes) = (0, false);
-    for event in part.events {
-        match event {
-            ReplyEvent::Text(text) => text_bytes += text.len(),
-            ReplyEvent::OfText(text) => choice.note_given(*text as usize),
-            ReplyEvent::TextPiece(piece) => {
-                choice.note_piece(&unescaped(piece.of(payload)));
-            }
-            ReplyEvent::Finish { .. } => finishes = true,
-            _ => {}
-        }
-    }
-    choice.note_shown(text_bytes, finishes);
 }
 
 /// What ends the event that the upstream left open, where something follows it; `is_line`: its last line has ended.
