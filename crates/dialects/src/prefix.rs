@@ -52,7 +52,9 @@ pub fn read_request(
     request.digest = Some(digest);
     if let (Some(at), Some(checkpoint)) = (news, &request.checkpoint) {
         checkpoint.keep_tools(&request, body, key, memo);
-        memo.remember(hashes[at].hash(), checkpoint);
+        let name = hashes[at].hash();
+        checkpoint.set_key(name);
+        memo.remember(name, checkpoint);
         let octave = octave_key(key, &hashes[at - at % STEPS]);
         let others = memo.known::<KnownLengths>(octave).map_or(0, |others| others.0);
         memo.remember(octave, &Arc::new(KnownLengths(others | 1 << (at % STEPS))));

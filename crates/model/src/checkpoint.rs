@@ -5,6 +5,7 @@
 use super::call::ToolCall;
 use super::calls::KnownCalls;
 use super::histories::NamedMessages;
+use super::identity::Hash;
 use super::known_tools::KnownTools;
 use super::memo::Derived;
 use super::message::{Message, Role};
@@ -33,6 +34,10 @@ pub struct Checkpoint {
     pub(crate) named: OnceLock<NamedMessages>,
     /// The tools that requests declare after the messages.
     tools: OnceLock<Weak<KnownTools>>,
+    /// The key under which the memo keeps it.
+    key: OnceLock<Hash>,
+    /// The key of the checkpoint from which its messages were read, where there was one.
+    earlier: Option<Hash>,
 }
 
 /// Values derived from the bytes of one message.
@@ -86,6 +91,16 @@ impl Checkpoint {
         self.tools.get_or_init(|| Arc::downgrade(tools));
     }
 
+    /// The memo keeps it under this key.
+    pub fn set_key(&self, key: Hash) {
+        self.key.get_or_init(|| key);
+    }
+
+    /// Its key in the memo, and that of the checkpoint from which its messages were read.
+    pub fn keys(&self) -> impl Iterator<Item = Hash> {
+        self.key.get().copied().into_iter().chain(self.earlier)
+    }
+
     /// Whether one of its messages is the user's.
     pub(crate) fn has_user(&self) -> bool {
         self.messages.iter().any(|message| message.role == Role::User)
@@ -106,12 +121,25 @@ impl Checkpoint {
         let count = request.messages.partition_point(|message| message.span.end as usize <= bytes);
         let messages = request.messages[..count].to_vec();
         let end = messages.last()?.span.end as usize;
-        let known = request.checkpoint.as_ref().map_or(&[][..], |known| &known.notes);
+        let known = request.checkpoint.as_deref();
+        let earlier = known.and_then(|known| known.key.get().copied());
+        let known = known.map_or(&[][..], |known| &known.notes);
         let mut notes: Vec<Note> = known.iter().take(count).map(Note::copy).collect();
         notes.resize_with(count, Note::default);
         let Head { request: head, seen, list } = head;
-        let (calls, named, tools) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        Some(Self { head, seen, list, messages, end, notes, calls, named, tools })
+        Some(Self {
+            head,
+            seen,
+            list,
+            messages,
+            end,
+            notes,
+            calls: OnceLock::new(),
+            named: OnceLock::new(),
+            tools: OnceLock::new(),
+            key: OnceLock::new(),
+            earlier,
+        })
     }
 
     /// Puts a checkpoint of the first `bytes` of the body into `request`, unless the one from which it was read covers

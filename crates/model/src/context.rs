@@ -29,18 +29,16 @@ pub(super) fn context_after(
 }
 
 /// As [`context_after`], equal for conversations that differ in the ids of calls alone. `calls`: the name and the hash of
-/// the arguments of each. Its parts are keyed hashes, so they are combined by arithmetic, in a tenth of a hash's time.
+/// the arguments of each.
 pub(super) fn context_without_ids_after<'a>(
     before: Hash,
     content: Hash,
     calls: impl Iterator<Item = (&'a str, Hash)>,
 ) -> Hash {
-    /// An odd number with as many ones as zeros: 2^128 divided by the golden ratio.
-    const FACTOR: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
-    let combine = |before: u128, part: u128| (before ^ part).wrapping_mul(FACTOR).rotate_left(64);
-    let name = |name: &str| name.bytes().fold(1, |before, byte| combine(before, byte.into()));
-    let after = combine(before.0, content.0);
-    Hash(calls.fold(after, |before, (tool, arguments)| combine(combine(before, arguments.0), name(tool))))
+    let name =
+        |name: &str| name.bytes().fold(Hash(1), |before, byte| before.combined_with(Hash(byte.into())));
+    let after = before.combined_with(content);
+    calls.fold(after, |before, (tool, arguments)| before.combined_with(arguments).combined_with(name(tool)))
 }
 
 /// Whether a message is the assistant's and has no content: most of those that call tools. They all have one

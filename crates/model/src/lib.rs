@@ -496,8 +496,8 @@ impl Transcript {
         request_key(key, caller, self.request.digest(&self.body, key), upstream)
     }
 
-    /// The checkpoint of the first items, where these are the client's.
-    fn checkpoint(&self) -> Option<&Checkpoint> {
+    /// The checkpoint of the first items, where all items are the client's.
+    pub fn checkpoint(&self) -> Option<&Checkpoint> {
         self.request.checkpoint.as_deref().filter(|_| self.sources.is_empty())
     }
 
@@ -589,21 +589,31 @@ impl Transcript {
     }
 
     /// Has every event read, oldest first.
-    pub fn read_events<'a>(&'a self, mut read: impl FnMut(&Event<'a>)) {
-        let mut turns = TurnTracker::default();
-        for index in 0..self.len() {
+    pub fn read_events<'a>(&'a self, read: impl FnMut(&Event<'a>)) {
+        self.read_events_until(self.len(), EventPosition::default(), read);
+    }
+
+    /// Has the events of the items from `position` on read that are before the item at `end`, oldest first. Returns the
+    /// position after them.
+    pub fn read_events_until<'a>(
+        &'a self,
+        end: usize,
+        mut position: EventPosition,
+        mut read: impl FnMut(&Event<'a>),
+    ) -> EventPosition {
+        for index in position.item..end {
             self.hidden_before(index).for_each(|view| read(&Event::Hidden(view)));
             let view = self.view(index);
             match view.message.role {
                 Role::System | Role::Other => read(&Event::System(view)),
                 Role::User => {
-                    if turns.user_begins_turn() {
+                    if position.turns.user_begins_turn() {
                         read(&Event::TurnBegins(view));
                     }
                     read(&Event::User(view));
                 }
                 Role::Assistant => {
-                    turns.assistant(view.message);
+                    position.turns.assistant(view.message);
                     read(&Event::Assistant(view));
                     let calls = self.calls.made_by(index).iter().flat_map(Call::as_made);
                     calls.for_each(|call| read(&Event::Call(call)));
@@ -616,6 +626,7 @@ impl Transcript {
                 }
             }
         }
+        EventPosition { item: end, ..position }
     }
 
     /// The results among the messages from `first` on.
@@ -694,9 +705,24 @@ impl Transcript {
     }
 }
 
+/// How far the events of a conversation were read.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EventPosition {
+    /// The position of the next item.
+    item: usize,
+    turns: TurnTracker,
+}
+
+impl EventPosition {
+    /// The position of the next item; all events of those before it were read.
+    pub fn item(self) -> usize {
+        self.item
+    }
+}
+
 /// Where turns begin: at a user message that opens the conversation or follows the assistant's text. A user message
 /// after tool results, or after another user message, belongs to the running turn.
-#[derive(Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct TurnTracker {
     has_begun: bool,
     assistant_answered: bool,

@@ -3,7 +3,8 @@
 
 use crate::Transcript;
 use crate::call::{Arguments, ToolCall};
-use crate::identity::Identity;
+use crate::checkpoint::{Checkpoint, Head, List};
+use crate::identity::{Hash, Identity};
 use crate::memo::NoMemo;
 use crate::message::{Calls, Content, Message, Part, Role};
 use crate::request::{Request, Tool};
@@ -11,6 +12,7 @@ use crate::source::{Origin, Source};
 use std::sync::Arc;
 use wire::body::{Scanner, Span, Str};
 use wire::json::quote;
+use wire::members::SeenMembers;
 
 /// One message of a [`SampleRequest`].
 #[derive(Clone, Debug)]
@@ -231,6 +233,17 @@ impl SampleRequest {
         self.request.declares_tools = true;
         self.request.takes_more_tools = true;
         self.request.span = self.since(0);
+        self
+    }
+
+    /// The same where its first `messages` were read before, up to the checkpoint that the memo keeps under `key`.
+    #[must_use]
+    pub fn with_checkpoint(mut self, messages: usize, key: Hash) -> Self {
+        let list = List { key: Str::default(), start: 0 };
+        let head = Head { request: Request::default(), seen: SeenMembers::default(), list };
+        let end = self.request.messages[messages - 1].span.end as usize;
+        Checkpoint::renew(&mut self.request, Some(head), end);
+        self.request.checkpoint.iter().for_each(|checkpoint| checkpoint.set_key(key));
         self
     }
 

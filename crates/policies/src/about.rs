@@ -25,6 +25,12 @@ pub struct About {
     pub edits_context: bool,
     /// The events that it has no use for, and is not given.
     pub ignored_events: EventKinds,
+    /// After the first items of a conversation it may go on from a copy of its state of an earlier request that began with the
+    /// same items. Then its state after an item depends on nothing but its settings, what [`Policy::open`](super::Policy::open)
+    /// reads of the request, the declared tools, the items up to this one and the author of the next one, and when calls were
+    /// handed out. It asks the state store for nothing. In such a copy `open` replaces what depends on the request, and nothing
+    /// else. Where the conversation has an account, no policy goes on from a copy.
+    pub resumes: bool,
     /// How long it needs the state store to keep a fact: each key with the time it says, in ms.
     pub windows: Vec<(String, u64)>,
     /// What it does that others depend on.

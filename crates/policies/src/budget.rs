@@ -161,6 +161,7 @@ impl Policy for Budget {
             engine: account.chain(reserves.then_some(EngineService::ReserveCalls)).collect(),
             idle: self.limits.iter().all(|limits| *limits == Sums::default()).then_some(NO_LIMITS),
             explanation: Explanation { sentences: self.effects(), diagram: None },
+            resumes: true,
             ..About::default()
         }
     }

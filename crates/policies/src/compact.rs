@@ -34,7 +34,7 @@ use super::{ConfigError, Policy, RequestView};
 use marker::{AGAIN, AGAIN_UNKNOWN, OF, Old, READABLE, SUMMARY_BEGINS, SUMMARY_ENDS, longest_note};
 use model::identity::Hash;
 pub use model::plan::work::step;
-use model::plan::{BatchSummary, Plan, SummaryTerms};
+use model::plan::{BatchSummary, Finding, Plan, SummaryTerms};
 use model::summaries::Pin;
 use model::tokens::Estimate;
 use model::{Event, ToolResult, View};
@@ -161,6 +161,7 @@ impl Policy for Compact {
                 .then(|| EngineService::Summarise(self.terms.endpoint.clone()))
                 .into_iter()
                 .collect(),
+            resumes: true,
             ..About::default()
         }
     }
@@ -176,6 +177,8 @@ impl Policy for Compact {
         state.idle = !is_forced && request.fits(self.trigger(state) as u64);
         if !state.idle {
             state.context = Context::open(request);
+            // Of earlier requests, which had room, it has read nothing.
+            plan.report(Finding::AllItemsNeeded);
         }
     }
 

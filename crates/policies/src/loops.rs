@@ -212,6 +212,7 @@ impl Policy for Loops {
         About {
             named_tools: [list_tools("exempt", &self.exempt), list_tools("quiet", &self.quiet)].concat(),
             idle,
+            resumes: true,
             ..About::default()
         }
     }

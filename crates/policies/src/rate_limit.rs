@@ -143,6 +143,7 @@ impl Policy for RateLimit {
                 .into_iter()
                 .collect(),
             windows,
+            resumes: true,
             ..About::default()
         }
     }

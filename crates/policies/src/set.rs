@@ -3,6 +3,7 @@
 
 mod judge;
 mod ruling;
+mod snapshot;
 
 pub use self::judge::Judge;
 pub use self::ruling::{Ruling, longest_wait};
@@ -13,9 +14,10 @@ use super::about::{
 use super::pattern::{Pattern, best_concern};
 use super::{FactKeys, Policy, RequestView};
 use model::fact::{Answers, Batch};
-use model::plan::{Change, Edit, ModelEndpoint, Plan, Proposed, Usage, Verdict};
-use model::{Event, EventKinds, Transcript};
+use model::plan::{Change, Edit, Finding, ModelEndpoint, Plan, Proposed, Usage, Verdict};
+use model::{Event, EventKinds, EventPosition, Transcript};
 use smallvec::SmallVec;
+use snapshot::{FoldSnapshot, Snapshots};
 use std::sync::Arc;
 
 /// A configured policy whose type is forgotten.
@@ -147,6 +149,8 @@ pub struct PolicySet {
     names: Arc<[&'static str]>,
     /// The events that they read, in the same order.
     events: Arc<[EventKinds]>,
+    /// Every policy that reads events may go on from a copy of an earlier state.
+    resumes: bool,
     confirming: Option<Arc<Confirming>>,
     accounting: Option<Accounting>,
     longest_wait_ms: u64,
@@ -193,6 +197,7 @@ impl PolicySet {
             places.flat_map(|(at, it)| it.tools.iter().map(move |tool| (tool.clone(), at))).collect();
         let names = rules.iter().map(|rule| rule.name()).collect();
         let events = abouts().map(|about| !about.ignored_events).collect();
+        let resumes = abouts().all(|about| about.resumes || about.ignored_events == EventKinds::all());
         let cuts_results = abouts().any(|about| about.services.contains(&Service::CutResults));
         let waits =
             |service: &EngineService| matches!(service, EngineService::AskModel(_) | EngineService::RunTools);
@@ -202,6 +207,7 @@ impl PolicySet {
             rules,
             names,
             events,
+            resumes,
             confirming,
             accounting,
             longest_wait_ms,
@@ -365,32 +371,25 @@ impl PolicySet {
     /// have received what the state store knows.
     pub fn read_with(&self, transcript: &Transcript, asked: &AskingPolicies) -> (Plan, Judge) {
         let request = RequestView::new(transcript, self.cuts_results);
+        let snapshots = Snapshots::new(self, &request);
+        let mut known = snapshots.as_ref().and_then(Snapshots::find);
         let mut plan = Plan::default();
-        plan.order = transcript.order().clone();
-        plan.definition_tokens = request.definition_tokens.tokens();
-        let rules = self.rules.iter().enumerate();
-        let mut folds: Folds =
-            rules.map(|(nth, rule)| asked.fold(nth).unwrap_or_else(|| rule.start())).collect();
-        for (fold, name) in folds.iter_mut().zip(self.names()) {
-            plan.move_to(0, name);
-            fold.open(&request, &mut plan);
+        let mut open = self.open_folds(&request, asked, known.as_deref(), &mut plan);
+        if known.as_ref().is_some_and(|known| open.need_all_items || known.opened != plan) {
+            known = None;
+            open = self.open_folds(&request, asked, None, &mut plan);
         }
-        let approvals =
-            transcript.account.as_ref().map_or([].as_slice(), |account| account.approvals.as_slice());
-        let goes_on =
-            |event: &Event<'_>| matches!(event, Event::TurnBegins(view) if approvals.contains(&view.index));
-        let reading = folds.iter_mut().zip(self.names()).zip(&*self.events);
-        let mut reading: Vec<_> = reading.filter(|(_, events)| !events.is_empty()).collect();
-        transcript.read_events(|event| {
-            if goes_on(event) {
-                return;
-            }
-            let (message, kind) = (event.message(), event.kind());
-            for ((fold, name), _) in reading.iter_mut().filter(|(_, events)| events.contains(kind)) {
-                plan.move_to(message, name);
-                fold.read(event, &mut plan);
-            }
-        });
+        let OpenFolds { mut folds, need_all_items } = open;
+        let mut position = known.as_ref().map_or_else(EventPosition::default, |known| known.position);
+        let snapshots = snapshots.filter(|_| !need_all_items);
+        let next = snapshots.and_then(|snapshots| snapshots.prepare(&plan, position));
+        known.iter().for_each(|known| plan.clone_from(&known.plan));
+        let mut readers = self.readers(&mut folds);
+        if let Some(next) = next {
+            position = readers.read_until(next.end, position, transcript, &mut plan);
+            next.keep(readers.folds(), &plan, position);
+        }
+        readers.read_until(transcript.len(), position, transcript, &mut plan);
         for (fold, name) in folds.iter().zip(self.names()) {
             plan.move_to(transcript.len(), name);
             fold.close(&mut plan);
@@ -420,6 +419,84 @@ fn accounting_of<'a>(
         _ => None,
     });
     wanted.chain(turns).reduce(join)
+}
+
+/// The folds before the first event.
+struct OpenFolds {
+    folds: Folds,
+    /// See [`Finding::AllItemsNeeded`].
+    need_all_items: bool,
+}
+
+/// The folds that read events, each with its policy's name and the kinds of its events.
+struct EventReaders<'a>(Vec<(&'a mut Box<dyn Fold>, &'static str, EventKinds)>);
+
+impl PolicySet {
+    /// Opens the folds, those that read events with the states that they have in the snapshot; `plan` becomes their plan before
+    /// the first event. `asked`: see [`Self::read_with`].
+    fn open_folds(
+        &self,
+        request: &RequestView<'_>,
+        asked: &AskingPolicies,
+        known: Option<&FoldSnapshot>,
+        plan: &mut Plan,
+    ) -> OpenFolds {
+        *plan = Plan::default();
+        plan.order = request.transcript.order().clone();
+        plan.definition_tokens = request.definition_tokens.tokens();
+        let mut known = known.into_iter().flat_map(FoldSnapshot::folds);
+        let mut folds = Folds::with_capacity(self.rules.len());
+        for (nth, rule) in self.rules.iter().enumerate() {
+            let known = if self.events[nth].is_empty() { None } else { known.next() };
+            let mut fold = known.or_else(|| asked.fold(nth)).unwrap_or_else(|| rule.start());
+            plan.move_to(0, rule.name());
+            fold.open(request, plan);
+            folds.push(fold);
+        }
+        let is_needed = |finding: &Finding| *finding == Finding::AllItemsNeeded;
+        let need_all_items = plan.findings().any(|(_, finding)| is_needed(finding));
+        // It may depend on what was counted for earlier requests, which the plan does not.
+        plan.forget_findings(is_needed);
+        OpenFolds { folds, need_all_items }
+    }
+
+    /// Those of `folds` that read events.
+    fn readers<'a>(&self, folds: &'a mut Folds) -> EventReaders<'a> {
+        let readers = folds.iter_mut().zip(self.names()).zip(&*self.events);
+        let readers = readers.filter(|(_, events)| !events.is_empty());
+        EventReaders(readers.map(|((fold, name), events)| (fold, name, *events)).collect())
+    }
+}
+
+impl EventReaders<'_> {
+    /// The folds, in registry order.
+    fn folds(&self) -> impl Iterator<Item = &dyn Fold> {
+        self.0.iter().map(|(fold, ..)| &***fold)
+    }
+
+    /// Has the events from `position` on read that are before the item at `end`. Returns the position after them.
+    fn read_until(
+        &mut self,
+        end: usize,
+        position: EventPosition,
+        transcript: &Transcript,
+        plan: &mut Plan,
+    ) -> EventPosition {
+        let approvals =
+            transcript.account.as_ref().map_or([].as_slice(), |account| account.approvals.as_slice());
+        let goes_on =
+            |event: &Event<'_>| matches!(event, Event::TurnBegins(view) if approvals.contains(&view.index));
+        transcript.read_events_until(end, position, |event| {
+            if goes_on(event) {
+                return;
+            }
+            let (message, kind) = (event.message(), event.kind());
+            for (fold, name, _) in self.0.iter_mut().filter(|(.., events)| events.contains(kind)) {
+                plan.move_to(message, name);
+                fold.read(event, plan);
+            }
+        })
+    }
 }
 
 #[cfg(test)]

@@ -187,6 +187,7 @@ impl Policy for Truncate {
             edits_context: true,
             services: if cuts_results { vec![Service::CutResults] } else { Vec::new() },
             idle: (!cuts_results && self.blob_chars == usize::MAX).then_some(NO_LIMITS),
+            resumes: true,
             ..About::default()
         }
     }

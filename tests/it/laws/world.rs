@@ -73,6 +73,32 @@ on = [
 ]
 "#;
 
+/// Low limits, of none but policies that may go on from copies of their states.
+const RESUMING: &str = r#"
+[policy.budget]
+tool_calls = 6
+context_tokens = 3000
+notify_at = [0.2, 0.4, 0.6, 0.8]
+[policy.rate_limit]
+default = { calls = 3, per = "60s" }
+[policy.loops]
+notice = 2
+block = 3
+empty = 2
+empty_block = 3
+[policy.arguments]
+[policy.allow]
+hide = true
+except = ["calm"]
+[policy.truncate]
+max_chars = 200
+tools = { "read*" = 300, calm = 0 }
+[policy.compact]
+context_window = 6000
+keep = 1
+min_gain = 0
+"#;
+
 /// A context so small that it is cleared often; and the same with turns dropped.
 const CLEARING: &str = r#"
 [policy.truncate]
@@ -242,14 +268,32 @@ pub fn ruled() -> &'static PolicySet {
     SET.get_or_init(|| load(text(RULED)))
 }
 
+/// A set of policies that all may go on from copies of their states.
+pub fn resuming() -> &'static PolicySet {
+    static SET: OnceLock<PolicySet> = OnceLock::new();
+    SET.get_or_init(|| load(text(RESUMING)))
+}
+
 /// How many sets of policies there are.
-pub const SETS: usize = 9;
+pub const SETS: usize = 10;
 
 /// Every set of policies, by number.
 pub fn policies(at: usize) -> &'static PolicySet {
     let [clearing, dropping] = making_room();
     let [guarded, strict] = guarded();
-    [shipped(), low(), by_tokens(), clearing, dropping, guarded, strict, redacting(), advised()][at % SETS]
+    let sets = [
+        shipped(),
+        low(),
+        by_tokens(),
+        clearing,
+        dropping,
+        guarded,
+        strict,
+        redacting(),
+        advised(),
+        resuming(),
+    ];
+    sets[at % SETS]
 }
 
 /// The policies of a configuration.

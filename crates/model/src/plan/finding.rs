@@ -16,6 +16,9 @@ pub enum Finding {
     State(Arc<str>),
     /// For each counted thing, how much the model is shown to have left from now on.
     AmountsLeft(Vec<(Arc<str>, u64)>),
+    /// The policy must read all items of the conversation, and cannot go on from a copy of an earlier state. Reported before
+    /// the first item.
+    AllItemsNeeded,
 }
 
 impl Finding {
