@@ -383,7 +383,9 @@ impl PolicySet {
         let mut position = known.as_ref().map_or_else(EventPosition::default, |known| known.position);
         let snapshots = snapshots.filter(|_| !need_all_items);
         let next = snapshots.and_then(|snapshots| snapshots.prepare(&plan, position));
-        known.iter().for_each(|known| plan.clone_from(&known.plan));
+        if let Some(known) = &known {
+            plan.clone_from(&known.plan);
+        }
         let mut readers = self.readers(&mut folds);
         if let Some(next) = next {
             position = readers.read_until(next.end, position, transcript, &mut plan);
