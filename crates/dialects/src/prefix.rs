@@ -52,9 +52,9 @@ pub fn read_request(
     request.digest = Some(digest);
     if let (Some(at), Some(checkpoint)) = (news, &request.checkpoint) {
         checkpoint.keep_tools(&request, body, key, memo);
-        let name = hashes[at].hash();
-        checkpoint.set_key(name);
-        memo.remember(name, checkpoint);
+        let own_key = hashes[at].hash();
+        checkpoint.set_key(own_key);
+        memo.remember(own_key, checkpoint);
         let octave = octave_key(key, &hashes[at - at % STEPS]);
         let others = memo.known::<KnownLengths>(octave).map_or(0, |others| others.0);
         memo.remember(octave, &Arc::new(KnownLengths(others | 1 << (at % STEPS))));

@@ -68,8 +68,8 @@ impl Hash {
         String::from_utf8(self.digits().into()).unwrap_or_default()
     }
 
-    /// The hash of this one and another one, in this order. It takes a tenth of a keyed hash's time and needs no key, since both
-    /// are keyed hashes.
+    /// A hash of this one and another one, whose order makes no difference. It takes a tenth of a keyed hash's time. Nobody can
+    /// choose two pairs with equal results where the hashes are keyed; where they are not, anybody can.
     #[must_use]
     pub fn combined_with(self, other: Self) -> Self {
         /// An odd number with as many ones as zeros: 2^128 divided by the golden ratio.

@@ -4,6 +4,7 @@
 
 use super::{Fold, PolicySet};
 use crate::RequestView;
+use memchr::memmem::find;
 use model::calls::Call;
 use model::checkpoint::Checkpoint;
 use model::identity::Hash;
@@ -23,6 +24,8 @@ pub(super) struct FoldSnapshot {
     /// How many messages were read, and how many calls and parts they have.
     messages: usize,
     pieces: usize,
+    /// See [`Snapshots::weight_of_calls`].
+    weight_of_calls: usize,
     /// The author of the next one.
     next: Option<Role>,
     calls: Vec<CallTimes>,
@@ -66,8 +69,37 @@ impl Derived for FoldSnapshot {
         let texts: usize = self.plan.edits.iter().map(|edit: &Edit| edit.change.text().len()).sum();
         let entries = self.messages + self.pieces + self.plan.edits.len();
         let names: usize = self.request.names.iter().map(String::len).sum();
-        SNAPSHOT_BYTES + entries * BYTES_OF_ENTRY + NAME_COPIES * names + texts
+        SNAPSHOT_BYTES + entries * BYTES_OF_ENTRY + NAME_COPIES * names + texts + self.weight_of_calls
     }
+}
+
+/// So many of the newest replies with calls may be in a state with the arguments of their calls.
+const NEWEST_REPLIES: usize = 8;
+/// A state may hold arguments of a call as values in so many forms, of which the longest is read from so many bytes as they
+/// are written: 2,000, each as an escape of six.
+const FORMS: usize = 6;
+const LONGEST_READ: usize = 6 * 2_000;
+/// The most that a JSON value takes, and a JSON object in addition, which has room for eleven members.
+const BYTES_OF_VALUE: usize = 80;
+const BYTES_OF_OBJECT: usize = 560;
+/// The most that values take for each byte where any of these may be a part of an escape: an object of 22 bytes.
+const BYTES_OF_ESCAPED: usize = 32;
+
+/// An upper bound of what states hold of the arguments of a call that is `written` so, in bytes.
+fn weight_of_arguments(written: &[u8]) -> usize {
+    if written.len() > LONGEST_READ {
+        return written.len();
+    }
+    let weight_of = |byte: &u8| match byte {
+        b'{' => BYTES_OF_VALUE + BYTES_OF_OBJECT,
+        b',' | b':' | b'[' => BYTES_OF_VALUE,
+        _ => 0,
+    };
+    let values = match find(written, b"\\u") {
+        Some(_) => written.len() * BYTES_OF_ESCAPED,
+        None => written.iter().map(weight_of).sum(),
+    };
+    FORMS * (written.len() + values)
 }
 
 /// The snapshots that one request may use and keep.
@@ -132,6 +164,20 @@ impl<'a> Snapshots<'a> {
         checkpoint.combined_with(self.transcript.calls.root)
     }
 
+    /// What the states may hold of the calls in the first `messages`, in bytes: the names of their tools, and the arguments of
+    /// the newest.
+    fn weight_of_calls(&self, messages: usize) -> usize {
+        let calls = self.transcript.calls.calls.iter().take_while(|call| call.message < messages);
+        let names: usize = calls.flat_map(Call::as_made).map(|call| call.name.len()).sum();
+        let replies = (0..messages).rev().map(|index| self.transcript.message(index));
+        let newest = replies.filter(|message| !message.calls.is_empty()).take(NEWEST_REPLIES);
+        let written =
+            newest.flat_map(|message| &message.calls).map(|call| call.span.of(&self.transcript.body));
+        NAME_COPIES * names + written.map(weight_of_arguments).sum::<usize>()
+    }
+
+    /// Whether the request would come to this snapshot by reading its messages, as far as that is known before its policies are
+    /// opened.
     fn fits(&self, known: &FoldSnapshot) -> bool {
         Arc::ptr_eq(&known.set, &self.set.names)
             && known.request == self.request
@@ -171,6 +217,7 @@ impl NextSnapshot<'_> {
             opened,
             messages,
             pieces: read.map(Message::pieces).sum(),
+            weight_of_calls: snapshots.weight_of_calls(messages),
             next: snapshots.author_of(messages),
             calls: snapshots.calls_before(messages).collect(),
             folds: folds.map(Fold::fork).collect(),
@@ -198,11 +245,12 @@ mod tests {
     use crate::cases::{KeepAll, somebody};
     use model::account::Account;
     use model::fact::{Answers, Batch};
-    use model::memo::Memo;
+    use model::memo::{DerivedValue, Memo};
     use model::plan::{Proposed, Usage, Verdict};
-    use model::testing::{SampleItem, SampleRequest, answered_calls, assistant, user};
+    use model::testing::{SampleItem, SampleRequest, answered_calls, assistant, call, reply, user};
     use model::{Event, EventKind};
     use std::sync::Mutex;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     /// A policy that writes down the items whose first event it is given, with each request anew.
     struct Reader {
@@ -348,6 +396,44 @@ mod tests {
             let (set, memo) = (resuming(), Arc::default());
             assert_eq!(first_read(&set, &request, &memo, nothing), 0);
             assert_eq!(first_read(&set, &other, &memo, nothing), 0, "{what}");
+        }
+    }
+
+    /// Adds up what is kept.
+    #[derive(Default)]
+    struct Weights(AtomicUsize);
+
+    impl Memo for Weights {
+        fn find(&self, _key: Hash) -> Option<DerivedValue> {
+            None
+        }
+
+        fn keep(&self, _key: Hash, _value: DerivedValue, weight: usize) {
+            self.0.fetch_add(weight, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_snapshot_weighs_what_states_may_hold_of_its_calls() {
+        let weight = |tool: &str, arguments: &str| {
+            let items = [user("q"), reply([call("a", tool, arguments)]), user("one")];
+            let request = SampleRequest::new(&items).with_checkpoint(2, Hash(20));
+            let memo = Arc::new(Weights::default());
+            let mut transcript = request.transcript(&somebody());
+            transcript.memo = Arc::clone(&memo) as Arc<dyn Memo>;
+            resuming().0.read(&transcript);
+            memo.0.load(Ordering::Relaxed)
+        };
+        let plain = weight("f", "{}");
+        assert!(plain < 16_000, "{plain}");
+        for (tool, arguments, least) in [
+            ("f".repeat(10_000), "{}".to_owned(), 40_000),
+            ("f".to_owned(), format!("[{}1]", "1,".repeat(900)), 6 * 900 * 80),
+            ("f".to_owned(), format!("[{}1]", "1\\u002c".repeat(900)), 6 * 900 * 80),
+            ("f".to_owned(), "x".repeat(1_000_000), 1_000_000),
+        ] {
+            let weight = weight(&tool, &arguments);
+            assert!(weight >= least, "{weight} for {} bytes", arguments.len());
         }
     }
 
