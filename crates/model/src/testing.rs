@@ -5,14 +5,36 @@ use crate::Transcript;
 use crate::call::{Arguments, ToolCall};
 use crate::checkpoint::{Checkpoint, Head, List};
 use crate::identity::{Hash, Identity};
-use crate::memo::NoMemo;
+use crate::memo::{DerivedValue, Memo, NoMemo};
 use crate::message::{Calls, Content, Message, Part, Role};
 use crate::request::{Request, Tool};
 use crate::source::{Origin, Source};
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use wire::body::{Scanner, Span, Str};
 use wire::json::quote;
 use wire::members::SeenMembers;
+
+/// A memo that forgets nothing.
+#[derive(Default)]
+pub struct KeepAll(Mutex<HashMap<Hash, DerivedValue>>);
+
+impl KeepAll {
+    /// One that requests share.
+    pub fn shared() -> Arc<dyn Memo> {
+        Arc::new(Self::default())
+    }
+}
+
+impl Memo for KeepAll {
+    fn find(&self, key: Hash) -> Option<DerivedValue> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
+    }
+
+    fn keep(&self, key: Hash, value: DerivedValue, _weight: usize) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key, value);
+    }
+}
 
 /// One message of a [`SampleRequest`].
 #[derive(Clone, Debug)]

@@ -4,14 +4,12 @@ use super::set::{Judge, PolicySet, Rule, Ruling};
 use super::{Entry, FactKeys, Policy};
 use model::fact::{Answers, Batch};
 use model::identity::{Hash, HashKey, Identity};
-use model::memo::{DerivedValue, Memo};
 use model::pins::Pinned;
 use model::plan::Plan;
 use model::testing::{SampleRequest, answered_calls, user};
 use model::uses::uses_at;
 use model::{Now, Transcript};
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// The policy `P` with the settings of `table`.
@@ -30,20 +28,6 @@ pub(crate) fn built(entry: &Entry, table: &str) -> Arc<dyn Rule> {
 /// The least table with which the registry's `entry` can be built.
 pub(crate) fn default_of(entry: &Entry) -> &'static str {
     if entry.name == "states" { "state.start.final = true" } else { "" }
-}
-
-/// A memo that forgets nothing.
-#[derive(Default)]
-pub(crate) struct KeepAll(Mutex<HashMap<Hash, DerivedValue>>);
-
-impl Memo for KeepAll {
-    fn find(&self, key: Hash) -> Option<DerivedValue> {
-        self.0.lock().unwrap().get(&key).cloned()
-    }
-
-    fn keep(&self, key: Hash, value: DerivedValue, _weight: usize) {
-        self.0.lock().unwrap().insert(key, value);
-    }
 }
 
 /// An identity.

@@ -4,15 +4,14 @@
 use super::causality::hidden_exchanges;
 use super::generate::{Conversation, any_order, orderly};
 use super::generate_messages;
-use super::world::{
-    Facts, KeepAll, NOW_MS, Reading, SETS, identity, lossy, no_memo, policies, read_as, ruled,
-};
+use super::world::{Facts, NOW_MS, Reading, SETS, identity, lossy, no_memo, policies, read_as, ruled};
 use dialects::dialect_of;
 use dialects::variant::{Placement, Variant};
 use model::Transcript;
 use model::fact::RecordList;
 use model::memo::NoMemo;
 use model::released::{NOTHING_HIDDEN, Release};
+use model::testing::KeepAll;
 use policies::set::PolicySet;
 use proptest::prelude::*;
 use std::sync::Arc;

@@ -3,13 +3,12 @@
 
 use super::generate::{Conversation, orderly};
 use super::spelling::Spelling;
-use super::world::{
-    Facts, KeepAll, SETS, STEADY, by_tokens, identity, low, policies, read, read_as, redacting,
-};
+use super::world::{Facts, SETS, STEADY, by_tokens, identity, low, policies, read, read_as, redacting};
 use dialects::variant::Variant;
 use model::Transcript;
 use model::identity::Hash;
 use model::memo::NoMemo;
+use model::testing::KeepAll;
 use proptest::prelude::*;
 use serde_json::Value;
 use std::sync::Arc;

@@ -11,7 +11,7 @@ use engine::restore::{hidden_positions, names, restored};
 use model::Transcript;
 use model::adaptation::{Adaptation, Adaptations};
 use model::identity::{Hash, HashKey, Identity};
-use model::memo::{DerivedValue, Memo, NoMemo};
+use model::memo::{Memo, NoMemo};
 use model::plan::Plan;
 use model::released::Releases;
 use model::request::Request;
@@ -20,7 +20,7 @@ use model::summaries::{Pin, Summaries};
 use policies::REGISTRY;
 use policies::set::{Judge, PolicySet};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use toolrein::config::{Config, Overrides, Source};
 use wire::splice::Rope;
 
@@ -334,29 +334,9 @@ impl Summaries for Decided {
     }
 }
 
-/// Remembers everything, as the program's cache does.
-#[derive(Default)]
-pub struct KeepAll(Mutex<BTreeMap<Hash, DerivedValue>>);
-
-impl KeepAll {
-    pub fn shared() -> Arc<dyn Memo> {
-        Arc::new(Self::default())
-    }
-}
-
 /// A memo that keeps nothing.
 pub fn no_memo() -> Arc<dyn Memo> {
     Arc::new(NoMemo)
-}
-
-impl Memo for KeepAll {
-    fn find(&self, key: Hash) -> Option<DerivedValue> {
-        self.0.lock().unwrap().get(&key).cloned()
-    }
-
-    fn keep(&self, key: Hash, value: DerivedValue, _weight: usize) {
-        self.0.lock().unwrap().insert(key, value);
-    }
 }
 
 /// A request as the policies have read it.

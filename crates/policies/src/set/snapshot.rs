@@ -75,14 +75,14 @@ impl Derived for FoldSnapshot {
 
 /// So many of the newest replies with calls may be in a state with the arguments of their calls.
 const NEWEST_REPLIES: usize = 8;
-/// A state may hold arguments of a call as values in so many forms, of which the longest is read from so many bytes as they
-/// are written: 2,000, each as an escape of six.
+/// A state may hold arguments of a call as values in so many forms, if they have at most so many bytes as they are written:
+/// 2,000, each as an escape of six.
 const FORMS: usize = 6;
 const LONGEST_READ: usize = 6 * 2_000;
 /// The most that a JSON value takes, and a JSON object in addition, which has room for eleven members.
 const BYTES_OF_VALUE: usize = 80;
 const BYTES_OF_OBJECT: usize = 560;
-/// The most that values take for each byte where any of these may be a part of an escape: an object of 22 bytes.
+/// The most that values take for each byte of a text with escapes: an object of 22 bytes.
 const BYTES_OF_ESCAPED: usize = 32;
 
 /// An upper bound of what states hold of the arguments of a call that is `written` so, in bytes.
@@ -242,12 +242,12 @@ mod tests {
     use super::*;
     use crate::FactKeys;
     use crate::about::About;
-    use crate::cases::{KeepAll, somebody};
+    use crate::cases::somebody;
     use model::account::Account;
     use model::fact::{Answers, Batch};
     use model::memo::{DerivedValue, Memo};
     use model::plan::{Proposed, Usage, Verdict};
-    use model::testing::{SampleItem, SampleRequest, answered_calls, assistant, call, reply, user};
+    use model::testing::{KeepAll, SampleItem, SampleRequest, answered_calls, assistant, call, reply, user};
     use model::{Event, EventKind};
     use std::sync::Mutex;
     use std::sync::atomic::{AtomicUsize, Ordering};
