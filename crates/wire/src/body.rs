@@ -3,10 +3,9 @@
 //! deliberately checks numbers and plain characters only as far as finding the next byte needs: the upstream refuses a
 //! text that is wrong there.
 
-mod block;
 mod string;
 
-use crate::piece::before_escape_or_end;
+use crate::piece::near_escape_or_end;
 use std::ops::Range;
 
 /// How deep objects and arrays may nest in what is read by recursion: serde_json refuses at the same depth.
@@ -262,11 +261,11 @@ impl<'a> Scanner<'a> {
         Ok(Some(key))
     }
 
-    /// Passes a key as most are written: short, without escapes, and with no white space around it.
+    /// Passes a key as most are written: without escapes, and with no white space around it.
     #[inline(always)]
     fn plain_key(&mut self) -> Option<Str> {
         let (quote, after) = self.text.get(self.at..)?.split_first()?;
-        let length = before_escape_or_end(after.first_chunk()?);
+        let length = near_escape_or_end(after)?;
         if *quote != b'"' || after.get(length..length + 2)? != b"\":" {
             return None;
         }

@@ -131,6 +131,58 @@ pub fn respelled(string: Str, text: &[u8]) -> Cow<'_, [u8]> {
     if string.unusual { Cow::Owned(escaped(&unescape(raw))) } else { Cow::Borrowed(raw) }
 }
 
+/// A text as [`respelled`] gives it, without white space at its beginning and its end.
+pub fn trim_spelled(spelled: &[u8]) -> &[u8] {
+    let mut text = spelled;
+    while let Some(blank) = leading_blank(text) {
+        text = &text[blank..];
+    }
+    while let Some(blank) = trailing_blank(text) {
+        text = &text[..text.len() - blank];
+    }
+    text
+}
+
+/// White space as [`escape_into`] escapes it.
+const BLANK_ESCAPES: [&[u8]; 5] = [b"\\n", b"\\r", b"\\t", b"\\u000b", b"\\u000c"];
+
+/// The bytes of the white-space character at the beginning of `text`.
+fn leading_blank(text: &[u8]) -> Option<usize> {
+    match *text.first()? {
+        b'\\' => BLANK_ESCAPES.iter().find(|escape| text.starts_with(escape)).map(|escape| escape.len()),
+        byte if byte.is_ascii() => byte.is_ascii_whitespace().then_some(1),
+        _ => {
+            let beginning = &text[..text.len().min(LONGEST_CHARACTER)];
+            blank_length(beginning.utf8_chunks().next()?.valid().chars().next())
+        }
+    }
+}
+
+/// The bytes of the white-space character at the end of `text`.
+fn trailing_blank(text: &[u8]) -> Option<usize> {
+    match *text.last()? {
+        b'n' | b'r' | b't' | b'b' | b'c' => {
+            let escape = BLANK_ESCAPES.iter().find(|escape| text.ends_with(escape))?;
+            // An even number of backslashes before it are escaped ones.
+            let before = &text[..text.len() - escape.len()];
+            let slashes = before.iter().rev().take_while(|byte| **byte == b'\\').count();
+            slashes.is_multiple_of(2).then_some(escape.len())
+        }
+        byte if byte.is_ascii() => byte.is_ascii_whitespace().then_some(1),
+        _ => {
+            let end = &text[text.len().saturating_sub(LONGEST_CHARACTER)..];
+            blank_length(end.utf8_chunks().last()?.valid().chars().next_back())
+        }
+    }
+}
+
+/// Bytes of the longest character in UTF-8.
+const LONGEST_CHARACTER: usize = 4;
+
+fn blank_length(character: Option<char>) -> Option<usize> {
+    character.filter(|character| character.is_whitespace()).map(char::len_utf8)
+}
+
 /// `text` as a JSON string with its quotes.
 pub fn quote(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len() + 2);
@@ -439,6 +491,18 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_spelled_text_is_trimmed_as_the_text_it_stands_for(
+            parts in prop::collection::vec(
+                prop::sample::select(&[" ", "\n", "\r", "\t", "\u{b}", "\u{c}", "\u{a0}", "\u{2003}", "\\", "n", "t", "c", "u000b", "é", "\u{7f}"][..]),
+                0..8,
+            ),
+        ) {
+            let text = parts.concat();
+            let spelled = escaped(&text);
+            prop_assert_eq!(trim_spelled(&spelled), escaped(text.trim()), "{:?}", text);
+        }
+
         #[test]
         fn escaping_and_unescaping_are_inverse(text in any::<String>()) {
             let mut escaped = Vec::new();

@@ -1,9 +1,8 @@
 //! The string scanner of JSON: where a string ends, and what its escapes are. Strings without escapes are passed by one
 //! call, those with escapes by blocks. Checks that escapes are whole; decodes nothing.
 
-use super::block::{BLOCK, Columns, IS_USUAL_ESCAPE, after_backslash};
 use super::{Fault, Scanner, Span, Str};
-use crate::piece::{PIECE, before_escape_or_end};
+use crate::piece::{BLOCK, near_escape_or_end, positions_of};
 use memchr::memchr2;
 
 /// The escapes of a string. Several strings or blocks together have the greatest of theirs.
@@ -29,8 +28,7 @@ impl Scanner<'_> {
         let start = self.at;
         let rest = &self.text[start..];
         // Most strings are short.
-        let near = rest.first_chunk().map(before_escape_or_end).filter(|near| *near < PIECE);
-        self.at += near.or_else(|| memchr2(b'"', b'\\', rest)).ok_or(Fault::Syntax)?;
+        self.at += near_escape_or_end(rest).or_else(|| memchr2(b'"', b'\\', rest)).ok_or(Fault::Syntax)?;
         let escapes = if self.text[self.at] == b'"' {
             self.at += 1;
             Escapes::None
@@ -46,39 +44,25 @@ impl Scanner<'_> {
     /// Passes the rest of a string by blocks, from its first backslash on.
     fn escaped_string(&mut self) -> Result<Escapes, Fault> {
         let mut escapes = Escapes::Usual;
-        // One where a block begins after the backslash of an escape.
+        // One where the next block begins after the backslash of an escape.
         let mut open = 0;
-        'blocks: loop {
-            let first = self.at;
-            let (blocks, _) = self.text[first..].as_chunks::<BLOCK>();
-            for (nth, block) in blocks.iter().enumerate() {
-                let columns = Columns::of(block);
-                // Most blocks of an escaped text: no end, and no escapes but usual ones.
-                if let Some(next) = columns.pass(block, open) {
-                    open = next;
-                    continue;
-                }
-                let start = first + nth * BLOCK;
-                self.at = start + BLOCK;
-                let (quotes, slashes) = columns.in_order();
-                let after_slash = after_backslash(slashes, &mut open);
-                let ends = quotes & !after_slash;
-                let inside = ends.wrapping_sub(1) & !ends;
-                let letters = after_slash & inside & !(quotes | slashes);
-                if letters != 0 {
-                    escapes = escapes.max(self.letter_escapes(block, letters)?);
-                    // An escape that reaches into the next block is passed whole.
-                    open = if self.at > start + BLOCK { 0 } else { open };
-                }
-                if ends != 0 {
-                    self.at = start + ends.trailing_zeros() as usize + 1;
-                    return Ok(escapes);
-                }
-                // The next block begins after the last escape of this one.
-                continue 'blocks;
+        while let Some(block) = self.text[self.at..].first_chunk() {
+            let start = self.at;
+            self.at += BLOCK;
+            let (quotes, slashes) = (positions_of(b'"', block), positions_of(b'\\', block));
+            let after_slash = after_backslash(slashes, &mut open);
+            let ends = quotes & !after_slash;
+            let inside = ends.wrapping_sub(1) & !ends;
+            let letters = after_slash & inside & !(quotes | slashes);
+            if letters != 0 {
+                escapes = escapes.max(self.letter_escapes(block, letters)?);
+                // An escape that reaches into the next block is passed whole.
+                open = if self.at > start + BLOCK { 0 } else { open };
             }
-            self.at = first + blocks.len() * BLOCK;
-            break;
+            if ends != 0 {
+                self.at = start + ends.trailing_zeros() as usize + 1;
+                return Ok(escapes);
+            }
         }
         if open != 0 {
             escapes = escapes.max(self.escape()?);
@@ -155,6 +139,31 @@ impl Scanner<'_> {
         Ok(unit)
     }
 }
+
+/// The positions right after the backslash of an escape, all at once: of a run of backslashes every second one is
+/// itself escaped. `open` carries an escape over from block to block (Langdale and Lemire, Parsing Gigabytes of JSON
+/// per Second, section 3.1.1).
+#[inline(always)]
+fn after_backslash(slashes: u64, open: &mut u64) -> u64 {
+    const EVEN: u64 = u64::MAX / 3;
+    let slashes = slashes & !*open;
+    let followers = slashes << 1 | *open;
+    let (runs, overflow) = (slashes & !EVEN & !followers).overflowing_add(slashes);
+    *open = u64::from(overflow);
+    (EVEN ^ runs << 1) & followers
+}
+
+/// Whether a byte and the backslash before it are an escape that every JSON library writes in the same way.
+static IS_USUAL_ESCAPE: [bool; 256] = {
+    let mut usual = [false; 256];
+    let mut at = 0;
+    while at < USUAL_ESCAPES.len() {
+        usual[USUAL_ESCAPES[at] as usize] = true;
+        at += 1;
+    }
+    usual
+};
+const USUAL_ESCAPES: &[u8] = br#""\nrt"#;
 
 #[cfg(test)]
 mod tests {
