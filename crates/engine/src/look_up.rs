@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 /// What is known of the conversation before the store's answer.
 pub(super) struct PendingLookUp {
-    pub(super) transcript: Transcript,
+    pub(super) transcript: Box<Transcript>,
     pub(super) model_name: String,
     pub(super) conversation: Hash,
     /// As logs show it.
@@ -43,7 +43,7 @@ pub(super) struct PendingLookUp {
     pub(super) approvals: ApprovalLookUp,
     pub(super) lengths: LengthLookUp,
     /// Where a policy limits the account.
-    pub(super) account: Option<AccountKeys>,
+    pub(super) account: Option<Box<AccountKeys>>,
     /// What the look-up adds to the sums.
     pub(super) ahead: Sums,
 }
@@ -80,7 +80,7 @@ fn request_name(transcript: &Transcript) -> Hash {
 pub(super) fn look_up(core: &mut Core, now: Now) -> Phase {
     let model_name = core.request.model_name(&core.body).into_owned();
     let model = core.model_keys(&model_name);
-    let transcript = core.read_transcript(&model_name);
+    let transcript = Box::new(core.read_transcript(&model_name));
     let positions = hidden_positions(&transcript, MOST_LOOKED_UP);
     let conversation = transcript.conversation();
     let request = request_name(&transcript);
@@ -90,7 +90,8 @@ pub(super) fn look_up(core: &mut Core, now: Now) -> Phase {
     core.handed_out = handed_out_quota(core);
     batch.quotas = counted.filter_map(|index| quota_of(core, index)).chain(core.handed_out).collect();
     let accounting = core.policies().accounting();
-    let account = accounting.map(|it| AccountKeys::ask(&transcript, &positions, it, now.ms, &mut batch));
+    let account =
+        accounting.map(|it| AccountKeys::ask(&transcript, &positions, it, now.ms, &mut batch)).map(Box::new);
     let is_ahead = accounting.is_some_and(|accounting| accounting.ahead) && !batch.sums.is_empty();
     let ahead = if is_ahead { sums_ahead(core, &transcript, &model_name) } else { Sums::default() };
     batch.ahead = Tally::counted(ahead);

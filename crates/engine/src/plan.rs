@@ -47,7 +47,7 @@ struct KnownFacts {
     restored: Vec<(usize, Bytes)>,
     /// How many hidden exchanges should have been put back and are lost.
     lost: u32,
-    open_account: Option<OpenAccount>,
+    open_account: Option<Box<OpenAccount>>,
 }
 
 /// What is known after the policies' run, besides their plan.
@@ -75,7 +75,7 @@ pub(super) struct Planned {
     pub(super) asks_usage: bool,
     pub(super) sent: SentExchanges,
     pub(super) beginning: Option<ConversationBeginning>,
-    pub(super) open_account: Option<OpenAccount>,
+    pub(super) open_account: Option<Box<OpenAccount>>,
     answer: Option<Answer>,
 }
 
@@ -98,7 +98,7 @@ pub(super) fn plan_request(
     now: Now,
 ) -> Phase {
     let (account, ahead) = (pending.account.take(), pending.ahead);
-    core.count_ahead(account.as_ref(), ahead);
+    core.count_ahead(account.as_deref(), ahead);
     let PendingLookUp { transcript, model_name, hidden, calls, approvals, lengths, .. } = &mut *pending;
     let first_sent = transcript.first_sent();
     let mut released = calls.released(&answers);
@@ -228,7 +228,7 @@ fn finish_plan(
         is_repeated: answers.repeated,
         asked,
         judge,
-        transcript: Box::new(transcript),
+        transcript,
         restored,
         context,
         context_without_ids,
@@ -362,7 +362,7 @@ fn hold_out(core: &Core, plan: &mut Plan, transcript: &Transcript) -> Context {
 fn pin_notices(
     core: &mut Core,
     transcript: &Transcript,
-    open_account: &mut Option<OpenAccount>,
+    open_account: &mut Option<Box<OpenAccount>>,
     length: &mut Length,
 ) {
     let Some(open_account) = open_account.as_mut().filter(|_| !core.is_observing()) else { return };
@@ -376,19 +376,19 @@ fn pin_notices(
 /// The open account of the request, where a policy limits its account; the policies find that in the transcript.
 fn open_account(
     core: &Core,
-    account: Option<AccountKeys>,
+    account: Option<Box<AccountKeys>>,
     model_name: &str,
     transcript: &mut Transcript,
     answers: &Answers,
     (now_ms, approves): (u64, bool),
     ahead: Sums,
-) -> Option<OpenAccount> {
+) -> Option<Box<OpenAccount>> {
     let (keys, accounting) = account.zip(core.policies().accounting())?;
     let price = core.shared.settings.models.price(model_name).cloned();
     let carried = keys.carried(answers);
     let known = (carried.as_slice(), answers.sums.as_slice());
     let (mut open_account, mut account) =
-        OpenAccount::open(keys, transcript, known, (now_ms, approves), (ahead, price));
+        OpenAccount::open(*keys, transcript, known, (now_ms, approves), (ahead, price));
     if core.handed_out.is_some() {
         // The look-up asks for them after the quotas of the policies.
         let uses = answers.spent.get(core.policies().counted().len()).into_iter().flatten();
@@ -398,5 +398,5 @@ fn open_account(
         open_account.prompt = prompt_tokens(transcript);
     }
     transcript.account = Some(Arc::new(account));
-    Some(open_account)
+    Some(Box::new(open_account))
 }

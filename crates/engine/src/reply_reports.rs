@@ -28,7 +28,7 @@ pub(super) struct ReplyReports {
     /// With which hidden exchanges the history is sent; `None` after that was reported.
     sent: Option<SentExchanges>,
     /// Where a policy limits the account.
-    open_account: Option<OpenAccount>,
+    open_account: Option<Box<OpenAccount>>,
     /// What is used of quotas.
     quotas: QuotaUses,
     /// How many judged calls are in the record.
@@ -44,7 +44,7 @@ impl ReplyReports {
     pub(super) fn new(
         (context, context_without_ids): (Hash, Hash),
         sent: SentExchanges,
-        open_account: Option<OpenAccount>,
+        open_account: Option<Box<OpenAccount>>,
         quotas: QuotaUses,
     ) -> Self {
         Self {
@@ -183,7 +183,7 @@ impl ReplyReports {
     /// Records the cost as a policy counts it, where one does: also what is estimated.
     pub(super) fn note_counted_cost(&self, core: &mut Core) {
         let counts = core.policies().accounting().is_some_and(|accounting| accounting.spend);
-        let cost = self.open_account.as_ref().filter(|_| counts).map(OpenAccount::counted_cost);
+        let cost = self.open_account.as_deref().filter(|_| counts).map(OpenAccount::counted_cost);
         if let Some(cost) = cost.filter(|cost| *cost > 0 || core.record.cost.is_some()) {
             core.record.cost = Some(cost);
         }
