@@ -206,8 +206,11 @@ impl Driver {
                 return None;
             }
         };
-        let (app, came) = (&self.app, self.head.came());
-        let refuses = || app.refuses_unjudged(&came.headers, &came.uri);
+        let (app, head) = (&self.app, &mut self.head);
+        let refuses = || {
+            let came = head.came();
+            app.refuses_unjudged(&came.headers, &came.uri)
+        };
         let here = match app.config.mode {
             Mode::Enforce => app.upstream.keep_here(&mut response, refuses),
             _ => Ok(()),

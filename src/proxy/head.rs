@@ -6,7 +6,7 @@ use super::headers::retain;
 use bytes::Bytes;
 use hyper::http::header::CONTENT_ENCODING;
 use hyper::http::request::Parts;
-use hyper::http::{HeaderName, HeaderValue, Request, Uri};
+use hyper::http::{HeaderMap, HeaderName, HeaderValue, Request, Uri};
 
 /// Headers that are valid for the client's bytes only.
 const DIGESTS: [&str; 4] = ["content-md5", "digest", "content-digest", "repr-digest"];
@@ -42,13 +42,19 @@ impl Head {
         &self.parts
     }
 
-    /// Keeps a copy in one piece until the head is needed again, which for most streams it is not. A map of headers takes
-    /// several KB, and a slice of the buffer into which hyper read the request would keep all of it, for as long as a
-    /// stream lasts.
+    /// Keeps the headers in one piece until they are needed again, which for most streams they are not, and the target
+    /// on its own. A map of headers takes several KB, and a slice of the buffer into which hyper read the request would
+    /// keep all of it, for as long as a stream lasts.
     pub(crate) fn shrink(&mut self) {
         let parts = &mut self.parts;
         parts.uri = Uri::try_from(parts.uri.to_string()).unwrap_or_else(|_| parts.uri.clone());
-        let headers = std::mem::take(&mut parts.headers);
+        drop(self.take_headers());
+    }
+
+    /// Moves the headers out and keeps them in one piece: that takes less than a second map of headers.
+    fn take_headers(&mut self) -> HeaderMap {
+        self.unpack();
+        let headers = std::mem::take(&mut self.parts.headers);
         let length = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 2).sum();
         let mut packed = Vec::with_capacity(length);
         for (name, value) in &headers {
@@ -58,6 +64,7 @@ impl Head {
             packed.push(if value.is_sensitive() { SENSITIVE_END } else { VALUE_END });
         }
         self.packed = Some(packed.into_boxed_slice());
+        headers
     }
 
     fn unpack(&mut self) {
@@ -80,7 +87,9 @@ impl Head {
     /// body goes out without a content coding, and without the
     /// digests of the client's bytes.
     pub(crate) fn request(&mut self, pieces: &[Bytes], trace: Option<&HeaderValue>) -> Request<UpBody> {
-        let mut parts = self.came().clone();
+        let headers = self.take_headers();
+        let mut parts = self.parts.clone();
+        parts.headers = headers;
         if let Some(trace) = trace {
             parts.headers.insert("traceparent", trace.clone());
         }
