@@ -4,6 +4,7 @@
 
 use super::{Fold, PolicySet};
 use crate::RequestView;
+use memchr::memchr_iter;
 use memchr::memmem::find;
 use model::calls::Call;
 use model::checkpoint::Checkpoint;
@@ -90,14 +91,13 @@ fn weight_of_arguments(written: &[u8]) -> usize {
     if written.len() > LONGEST_READ {
         return written.len();
     }
-    let weight_of = |byte: &u8| match byte {
-        b'{' => BYTES_OF_VALUE + BYTES_OF_OBJECT,
-        b',' | b':' | b'[' => BYTES_OF_VALUE,
-        _ => 0,
-    };
+    let count = |byte| memchr_iter(byte, written).count();
     let values = match find(written, b"\\u") {
         Some(_) => written.len() * BYTES_OF_ESCAPED,
-        None => written.iter().map(weight_of).sum(),
+        None => {
+            let objects = count(b'{');
+            (objects + count(b'[') + count(b',') + count(b':')) * BYTES_OF_VALUE + objects * BYTES_OF_OBJECT
+        }
     };
     FORMS * (written.len() + values)
 }
