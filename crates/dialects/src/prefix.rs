@@ -24,8 +24,8 @@ struct KnownLengths(u16);
 impl Derived for KnownLengths {}
 
 /// The key of the [`KnownLengths`] of the octave that begins with this prefix.
-fn octave_key(key: &HashKey, prefix: &RunningHash) -> Hash {
-    key.hash(Domain::Prefix, &[b"octave", &prefix.hash().0.to_le_bytes()])
+fn octave_key(prefix: &RunningHash) -> Hash {
+    prefix.hash().combined_with(Hash(Domain::Prefix as u128))
 }
 
 /// Parses `body`, resuming from a checkpoint as far as an earlier one had the same prefix.
@@ -40,7 +40,7 @@ pub fn read_request(
 ) -> Result<Request, Fault> {
     let lengths = lengths(body.len());
     let (hashes, digest) = key.prefix_hashes(body, &lengths);
-    let known = longest_known(&hashes, key, memo);
+    let known = longest_known(&hashes, memo);
     // The index of a new checkpoint's length, if it is longer than the known one's.
     let mut news = None;
     let mut keep = |request: &Request| {
@@ -55,7 +55,7 @@ pub fn read_request(
         let own_key = hashes[at].hash();
         checkpoint.set_key(own_key);
         memo.remember(own_key, checkpoint);
-        let octave = octave_key(key, &hashes[at - at % STEPS]);
+        let octave = octave_key(&hashes[at - at % STEPS]);
         let others = memo.known::<KnownLengths>(octave).map_or(0, |others| others.0);
         memo.remember(octave, &Arc::new(KnownLengths(others | 1 << (at % STEPS))));
     }
@@ -63,10 +63,10 @@ pub fn read_request(
 }
 
 /// The longest known one of the prefixes with these hashes: its index, and its checkpoint.
-fn longest_known(hashes: &[RunningHash], key: &HashKey, memo: &dyn Memo) -> Option<(usize, Arc<Checkpoint>)> {
+fn longest_known(hashes: &[RunningHash], memo: &dyn Memo) -> Option<(usize, Arc<Checkpoint>)> {
     let mut octaves = hashes.chunks(STEPS).enumerate().rev();
     octaves.find_map(|(octave, hashes)| {
-        let KnownLengths(known) = *memo.known(octave_key(key, &hashes[0]))?;
+        let KnownLengths(known) = *memo.known(octave_key(&hashes[0]))?;
         let mut steps = (0..hashes.len()).rev().filter(|step| known >> step & 1 == 1);
         steps.find_map(|step| Some((octave * STEPS + step, memo.known(hashes[step].hash())?)))
     })

@@ -226,10 +226,9 @@ impl Core {
 
     /// The keys of what is known of the model at its upstream: a model at another upstream is another model.
     pub(crate) fn model_keys(&self, model_name: &str) -> ModelKeys {
-        let (key, caller) = (&self.shared.key, self.identity.caller.0.to_le_bytes());
         let model = [self.shared.upstream.as_bytes(), self.path.as_bytes(), model_name.as_bytes()];
-        let own = [model[0], model[1], model[2], &caller];
-        ModelKeys { all: key.hash(Domain::Model, &model), own: key.hash(Domain::Model, &own) }
+        let all = self.shared.key.hash(Domain::Model, &model);
+        ModelKeys { all, own: all.combined_with(self.identity.caller) }
     }
 
     /// See [`Transcript::request_key`].

@@ -146,7 +146,7 @@ const SEARCHED_FOR_NAME: usize = 8;
 #[derive(Clone, Debug, Default)]
 pub struct PairedCalls {
     pub calls: Vec<Call>,
-    /// See [`Identity::root`]: computed once, since each hash takes 500 instructions.
+    /// See [`Identity::root`].
     pub root: Hash,
     /// The digest of all messages: what the model sees before its next reply.
     pub context: Hash,
@@ -293,7 +293,7 @@ impl PairedCalls {
             true => **nothing_said,
             false => Hash(*note.content.get_or_init(|| content_hash(message, body, key).0)),
         };
-        self.add_to_contexts(place, content, key);
+        self.add_to_contexts(place, content);
         self.by_message.push(place);
     }
 
@@ -309,7 +309,7 @@ impl PairedCalls {
         let written = call.full_name(body).unwrap_or_default();
         let arguments = arguments_hash_of(&call.arguments, body, identity, view.memo());
         let key = identity.call_key(self.root, &id, &written, arguments);
-        let key_without_id = identity.key_without_id(self.context_without_ids, &written, arguments);
+        let key_without_id = Identity::key_without_id(self.context_without_ids, &written, arguments);
         let (name, written_name) =
             self.known_name(&written).unwrap_or_else(|| meant_name(&written, declared));
         CallFacts {
@@ -337,10 +337,10 @@ impl PairedCalls {
 
     /// Adds a message with this content to the digests of what the model saw. A result belongs to the call that it
     /// answers.
-    fn add_to_contexts(&mut self, place: MessageCalls, content: Hash, key: &HashKey) {
+    fn add_to_contexts(&mut self, place: MessageCalls, content: Hash) {
         let made = &self.calls[place.first..place.end];
         let keys = made.iter().chain(place.answers.map(|call| &self.calls[call])).map(|call| call.key);
-        self.context = context_after(self.context, content, keys, key);
+        self.context = context_after(self.context, content, keys);
         let calls = made.iter().map(|call| (call.written_name(), call.arguments));
         let answered = place.answers.map(|call| ("", Hash(self.calls[call].position as u128)));
         let calls = calls.chain(answered);

@@ -8,7 +8,7 @@ use crate::message::{Content, Message, Role};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use wire::body::{Scanner, Span};
-use wire::json::{decode, decode_bytes};
+use wire::json::{decode_bytes, respelled, trim_spelled};
 
 type Piece<'a> = Cow<'a, [u8]>;
 
@@ -16,16 +16,8 @@ type Piece<'a> = Cow<'a, [u8]>;
 type Pieces<'a> = SmallVec<[Piece<'a>; 6]>;
 
 /// The digest after `before` and one more message; `content` is the hash of its content, `calls` are its keys.
-pub(super) fn context_after(
-    before: Hash,
-    content: Hash,
-    calls: impl Iterator<Item = Hash>,
-    key: &HashKey,
-) -> Hash {
-    let mut hashes =
-        SmallVec::<[[u8; 16]; 6]>::from_slice(&[before.0.to_le_bytes(), content.0.to_le_bytes()]);
-    calls.for_each(|call| hashes.push(call.0.to_le_bytes()));
-    key.hash(Domain::Context, &[hashes.as_flattened()])
+pub(super) fn context_after(before: Hash, content: Hash, calls: impl Iterator<Item = Hash>) -> Hash {
+    calls.fold(before.combined_with(content), Hash::combined_with)
 }
 
 /// As [`context_after`], equal for conversations that differ in the ids of calls alone. `calls`: the name and the hash of
@@ -35,10 +27,9 @@ pub(super) fn context_without_ids_after<'a>(
     content: Hash,
     calls: impl Iterator<Item = (&'a str, Hash)>,
 ) -> Hash {
-    let name =
-        |name: &str| name.bytes().fold(Hash(1), |before, byte| before.combined_with(Hash(byte.into())));
-    let after = before.combined_with(content);
-    calls.fold(after, |before, (tool, arguments)| before.combined_with(arguments).combined_with(name(tool)))
+    calls.fold(before.combined_with(content), |before, (tool, arguments)| {
+        before.combined_with(arguments).combined_with(Hash::of_name(tool))
+    })
 }
 
 /// Whether a message is the assistant's and has no content: most of those that call tools. They all have one
@@ -96,18 +87,18 @@ pub(super) fn content_hash(message: &Message, body: &[u8], key: &HashKey) -> Has
 }
 
 /// Adds the content of a message: its texts without surrounding white space, joined where no other part comes between, and
-/// its other parts. None, null and "" are no content.
+/// its other parts. None, null and "" are no content. Texts are [`respelled`] and not decoded: most then need no copy.
 fn add_content<'a>(content: &Content, body: &'a [u8], pieces: &mut Pieces<'a>) {
     match content {
         Content::Absent | Content::Null(_) => {}
-        Content::Text(said) => add_text(decode(*said, body), pieces),
+        Content::Text(said) => add_text(respelled(*said, body), pieces),
         Content::Other(span) => pieces.extend([Piece::Borrowed(b"value"), span.of(body).into()]),
         Content::Parts { parts, .. } => {
-            let mut so_far = Cow::Borrowed("");
+            let mut so_far = Piece::Borrowed(b"");
             for part in parts {
                 match part.text {
-                    Some(first) if so_far.is_empty() => so_far = decode(first, body),
-                    Some(more) => so_far.to_mut().push_str(&decode(more, body)),
+                    Some(first) if so_far.is_empty() => so_far = respelled(first, body),
+                    Some(more) => so_far.to_mut().extend_from_slice(&respelled(more, body)),
                     None => {
                         add_text(std::mem::take(&mut so_far), pieces);
                         pieces.push(b"part".into());
@@ -121,14 +112,10 @@ fn add_content<'a>(content: &Content, body: &'a [u8], pieces: &mut Pieces<'a>) {
 }
 
 /// Adds a text, unless it is blank: clients represent no content in their own ways.
-fn add_text<'a>(text: Cow<'a, str>, pieces: &mut Pieces<'a>) {
+fn add_text<'a>(text: Piece<'a>, pieces: &mut Pieces<'a>) {
     let text = match text {
-        Cow::Borrowed(text) => Piece::Borrowed(text.trim().as_bytes()),
-        Cow::Owned(mut text) => {
-            text.truncate(text.trim_end().len());
-            text.drain(..text.len() - text.trim_start().len());
-            text.into_bytes().into()
-        }
+        Piece::Borrowed(text) => Piece::Borrowed(trim_spelled(text)),
+        Piece::Owned(text) => Piece::Owned(trim_spelled(&text).to_vec()),
     };
     if !text.is_empty() {
         pieces.extend([Piece::Borrowed(b"text"), text]);

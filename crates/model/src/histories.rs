@@ -28,9 +28,8 @@ impl Histories {
     /// Of each message the length, the beginning and the end are hashed, together with the caller, the conversation and
     /// the tools.
     pub fn read(transcript: &Transcript, model: Hash) -> Self {
-        let prefix = KeyPrefix::of(transcript, model);
-        let name =
-            |name: Hash| transcript.identity.key.hash(Domain::History, &[prefix.bytes(), &bytes_of(name)]);
+        let prefix = key_prefix(transcript, model);
+        let name = |name: Hash| prefix.combined_with(name);
         let NamedMessages { hash, earlier, .. } = NamedMessages::read(transcript);
         let earlier = earlier.iter().rev().map(|(count, before)| (*count, name(before.hash()))).collect();
         Self { whole: name(hash.hash()), earlier }
@@ -44,15 +43,14 @@ pub fn history(transcript: &Transcript, model: Hash, count: usize) -> Option<Has
         return None;
     }
     transcript.views().take(count).for_each(|view| add(&mut hash, view));
-    let name = bytes_of(hash.hash());
-    Some(transcript.identity.key.hash(Domain::History, &[KeyPrefix::of(transcript, model).bytes(), &name]))
+    Some(key_prefix(transcript, model).combined_with(hash.hash()))
 }
 
 /// The digests of the first messages of `transcript`, one for each number in `counts`; `None` where there are fewer
 /// messages. The digests depend on the caller and the conversation, and not on the model or the tools.
 pub fn beginnings(transcript: &Transcript, counts: &[usize]) -> Vec<Option<Hash>> {
     let mut hash = transcript.identity.key.running_hash(Domain::Account);
-    hash.add(&bytes_of(transcript.calls.root));
+    hash.add(&transcript.calls.root.0.to_le_bytes());
     let most = counts.iter().copied().filter(|count| *count <= transcript.len()).max().unwrap_or(0);
     let mut found = vec![None; counts.len()];
     for count in 0..=most {
@@ -129,36 +127,14 @@ fn add(hash: &mut RunningHash, view: View<'_>) {
     hash.add(&sampled);
 }
 
-/// The first part of the keys: the caller, the model and the tools.
-struct KeyPrefix {
-    bytes: [u8; KEY_PREFIX_BYTES],
-    filled: usize,
-}
-
-/// Two hashes, and the length, the beginning and the end of the tools.
-const KEY_PREFIX_BYTES: usize = 2 * size_of::<Hash>() + size_of::<u64>() + 2 * SAMPLE_BYTES;
-
-impl KeyPrefix {
-    fn of(transcript: &Transcript, model: Hash) -> Self {
-        let (request, body) = (&transcript.request, &transcript.body);
-        let tools = request.tools.first().zip(request.tools.last());
-        let tools = tools.map_or(0..0, |(first, last)| first.span.start as usize..last.span.end as usize);
-        let (length, start, end) = sample(body.get(tools).unwrap_or_default());
-        let mut prefix = Self { bytes: [0; KEY_PREFIX_BYTES], filled: 0 };
-        for part in [&bytes_of(transcript.calls.root)[..], &bytes_of(model), &length, start, end] {
-            prefix.bytes[prefix.filled..][..part.len()].copy_from_slice(part);
-            prefix.filled += part.len();
-        }
-        prefix
-    }
-
-    fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.filled]
-    }
-}
-
-fn bytes_of(name: Hash) -> [u8; 16] {
-    name.0.to_le_bytes()
+/// What the keys of all histories of the request have in common: the caller, the conversation, the model and the tools.
+fn key_prefix(transcript: &Transcript, model: Hash) -> Hash {
+    let (request, body) = (&transcript.request, &transcript.body);
+    let prefix = transcript.calls.root.combined_with(model);
+    let Some((first, last)) = request.tools.first().zip(request.tools.last()) else { return prefix };
+    let tools = first.span.start as usize..last.span.end as usize;
+    let (length, start, end) = sample(body.get(tools).unwrap_or_default());
+    prefix.combined_with(transcript.identity.key.hash(Domain::History, &[&length, start, end]))
 }
 
 /// The length of `bytes`, their beginning and their end.

@@ -3,6 +3,7 @@
 
 use crate::pins::PinScope;
 use highway::{HighwayHash, HighwayHasher, Key};
+use smallvec::SmallVec;
 
 /// A keyed 128-bit hash; equal only for equal inputs, even if somebody chooses the inputs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -75,6 +76,16 @@ impl Hash {
         /// An odd number with as many ones as zeros: 2^128 divided by the golden ratio.
         const FACTOR: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
         Self((self.0 ^ other.0).wrapping_mul(FACTOR).rotate_left(64))
+    }
+
+    /// A hash of the name of a tool, without a key: it is combined with keyed ones.
+    pub(super) fn of_name(name: &str) -> Self {
+        let chunks = name.as_bytes().chunks(size_of::<Self>());
+        chunks.fold(Self(name.len() as u128), |before, chunk| {
+            let mut bytes = [0; size_of::<Self>()];
+            bytes[..chunk.len()].copy_from_slice(chunk);
+            before.combined_with(Self(u128::from_le_bytes(bytes)))
+        })
     }
 
     fn digits(self) -> [u8; 32] {
@@ -212,9 +223,9 @@ pub struct Identity {
 impl Identity {
     /// The root of the caller's conversation: every key in it begins with it.
     pub fn root(&self) -> Hash {
-        let caller = self.caller.0.to_le_bytes();
-        let explicit = self.explicit.as_deref().unwrap_or("");
-        self.key.hash(Domain::Root, &[&caller, explicit.as_bytes()])
+        let explicit = self.explicit.as_deref();
+        let explicit = explicit.map(|id| self.key.hash(Domain::Root, &[id.as_bytes()]));
+        self.caller.combined_with(explicit.unwrap_or(Hash(Domain::Root as u128)))
     }
 
     /// The key of a call in the conversation that begins with `root`.
@@ -225,9 +236,8 @@ impl Identity {
 
     /// The key of a call whatever its id: some clients number their calls anew in every request. `context`: see
     /// [`super::calls::PairedCalls::context_without_ids`].
-    pub fn key_without_id(&self, context: Hash, name: &str, arguments: Hash) -> CallKey {
-        let (context, arguments) = (context.0.to_le_bytes(), arguments.0.to_le_bytes());
-        self.key.hash(Domain::Call, &[b"without id", &context, name.as_bytes(), &arguments])
+    pub fn key_without_id(context: Hash, name: &str, arguments: Hash) -> CallKey {
+        context.combined_with(arguments).combined_with(Hash::of_name(name))
     }
 
     /// The key under which a person's approval of a call is kept that was made after `context`.
@@ -305,7 +315,8 @@ impl Identity {
         if let Some(explicit) = &self.explicit {
             return self.key.hash(Domain::Conversation, &[&caller, b"given", explicit.as_bytes()]);
         }
-        let mut parts: Vec<&[u8]> = vec![&caller];
+        let mut parts = SmallVec::<[&[u8]; 4]>::new();
+        parts.push(&caller);
         opening.for_each(|text| parts.push(text));
         self.key.hash(Domain::Conversation, &parts)
     }

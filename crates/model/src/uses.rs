@@ -5,7 +5,6 @@
 use super::fact::Record;
 use super::fact::body::{parse_number, split_hash};
 use super::identity::{Domain, Hash, HashKey};
-use smallvec::SmallVec;
 
 /// Within this time an equal call is one for a client that lost the answer: the openai packages wait ten minutes for one.
 pub const AGAIN_WITHIN_MS: u64 = 15 * 60_000;
@@ -65,10 +64,8 @@ pub fn request_key<'a>(
     body: Hash,
     upstream: impl IntoIterator<Item = &'a [u8]>,
 ) -> Hash {
-    let (caller, body) = (caller.0.to_le_bytes(), body.0.to_le_bytes());
-    let mut parts = SmallVec::<[&[u8]; 4]>::from_slice(&[b"body", &caller, &body]);
-    upstream.into_iter().for_each(|part| parts.push(part));
-    key.hash(Domain::Request, &parts)
+    let upstream = upstream.into_iter().map(|part| key.hash(Domain::Request, &[part]));
+    upstream.fold(caller.combined_with(body), Hash::combined_with)
 }
 
 /// The key of a call of `tool` with these arguments in a reply to `request`, whatever its id.
