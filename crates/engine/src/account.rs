@@ -144,7 +144,7 @@ fn keys_at(transcript: &Transcript, position: HiddenPosition) -> Vec<Hash> {
     match transcript.calls.made_by(position.message).first() {
         None => vec![identity.account(text_key_of(transcript, position), None)],
         Some(call) => {
-            let context = (!call.has_random_id()).then_some(position.name);
+            let context = (!call.has_random_id).then_some(position.name);
             let nameless = transcript.calls.nameless_key(call, identity);
             vec![identity.account(call.key, context), identity.account(nameless, Some(position.name))]
         }

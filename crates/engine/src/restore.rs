@@ -38,7 +38,7 @@ pub fn hidden_positions(transcript: &Transcript, most: usize) -> Vec<HiddenPosit
 }
 
 fn position(transcript: &Transcript, message: usize) -> HiddenPosition {
-    let first = transcript.calls.made_by(message).first().filter(|call| call.has_random_id());
+    let first = transcript.calls.made_by(message).first().filter(|call| call.has_random_id);
     HiddenPosition {
         message,
         name: transcript.calls.context_before(message),

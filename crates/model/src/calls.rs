@@ -37,6 +37,8 @@ pub struct CallFacts {
     pub context: Hash,
     /// As bytes, since it is only compared and hashed; empty where it has none.
     id: Box<[u8]>,
+    /// Its id is random, judged by its form.
+    pub has_random_id: bool,
     /// The tool that it means: a declared one if the name is near ([`DeclaredNames::meant`]), else the name as the model wrote it.
     pub name: Arc<str>,
     /// The name as the model wrote it, where that differs.
@@ -78,11 +80,6 @@ impl CallFacts {
         self.written_arguments.text()
     }
 
-    /// Whether its id is random, judged by its form.
-    pub fn has_random_id(&self) -> bool {
-        is_random(&self.id, self.written_name())
-    }
-
     /// The tool's name as the model wrote it.
     pub fn written_name(&self) -> &str {
         self.written_name.as_deref().unwrap_or(&self.name)
@@ -116,10 +113,12 @@ impl Call {
             .filter(|call| kind == WrapperKind::Parallel || declared.meant(&call.name).is_some())
             .enumerate();
         let calls = calls.map(|(nth, call)| {
+            let has_random_id = is_random(&self.id, &call.name);
             let (name, written_name) = meant_name(&call.name, declared);
             Self::new(CallFacts {
                 name,
                 written_name,
+                has_random_id,
                 arguments: canonical_hash(&call.arguments, key),
                 written_arguments: Arc::new(WrittenArguments::from_text(&call.arguments)),
                 position: self.position + nth,
@@ -310,6 +309,7 @@ impl PairedCalls {
         let arguments = arguments_hash_of(&call.arguments, body, identity, view.memo());
         let key = identity.call_key(self.root, &id, &written, arguments);
         let key_without_id = Identity::key_without_id(self.context_without_ids, &written, arguments);
+        let has_random_id = is_random(&id, &written);
         let (name, written_name) =
             self.known_name(&written).unwrap_or_else(|| meant_name(&written, declared));
         CallFacts {
@@ -321,6 +321,7 @@ impl PairedCalls {
             key_without_id,
             context: self.context,
             id,
+            has_random_id,
             name,
             written_name,
             arguments,

@@ -100,7 +100,7 @@ pub fn hidden_before(call: &Call, releases: &[Release]) -> Hidden {
     };
     let own = releases.iter().filter(|one| one.context == call.context);
     one_of(&mut own.map(|one| one.hidden)).unwrap_or_else(|| match releases {
-        [first, rest @ ..] if call.has_random_id() => {
+        [first, rest @ ..] if call.has_random_id => {
             let is_trusted = rest.iter().all(|one| one.context == first.context);
             let hidden = is_trusted.then(|| one_of(&mut releases.iter().map(|one| one.hidden))).flatten();
             hidden.unwrap_or(Hidden::Ambiguous)
