@@ -404,7 +404,7 @@ impl Drop for Driver {
         }
         self.app.bill_equal(self.request_key, &self.record.data);
         if let Some(conversation) = &self.record.data.conversation {
-            self.app.telemetry.live.keep_body(conversation, &inspected.whole_request());
+            self.app.telemetry.live.keep_body(conversation, || inspected.whole_request());
         }
         if self.answered || is_complete {
             self.record.end();

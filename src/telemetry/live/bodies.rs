@@ -35,6 +35,10 @@ impl Bodies {
         self.shrink();
     }
 
+    pub(super) fn keeps_any(&self) -> bool {
+        self.most_bytes > 0
+    }
+
     pub(super) fn keep(&mut self, conversation: &str, body: &[u8]) {
         if body.is_empty() || body.len() > self.most_bytes {
             self.remove(conversation);

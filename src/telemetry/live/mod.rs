@@ -121,8 +121,11 @@ impl Live {
     }
 
     /// Keeps the `body` of the newest request of a conversation, where bodies are kept.
-    pub fn keep_body(&self, conversation: &str, body: &[u8]) {
-        self.bodies().keep(conversation, body);
+    pub fn keep_body(&self, conversation: &str, body: impl FnOnce() -> Bytes) {
+        if self.bodies().keeps_any() {
+            let body = body();
+            self.bodies().keep(conversation, &body);
+        }
     }
 
     /// The body of the newest request of a conversation, where it is kept.
