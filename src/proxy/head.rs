@@ -6,7 +6,7 @@ use super::headers::retain;
 use bytes::Bytes;
 use hyper::http::header::CONTENT_ENCODING;
 use hyper::http::request::Parts;
-use hyper::http::{HeaderMap, HeaderName, HeaderValue, Request, Uri};
+use hyper::http::{Extensions, HeaderMap, HeaderName, HeaderValue, Request, Uri};
 
 /// Headers that are valid for the client's bytes only.
 const DIGESTS: [&str; 4] = ["content-md5", "digest", "content-digest", "repr-digest"];
@@ -31,8 +31,10 @@ pub(crate) struct CodedBody {
 }
 
 impl Head {
-    /// The head `parts` of a request whose body came `coded`, if it did.
-    pub(crate) fn new(parts: Parts, coded: Option<CodedBody>) -> Self {
+    /// The head `parts` of a request whose body came `coded`, if it did. Extensions are not kept: they are about the client's
+    /// connection.
+    pub(crate) fn new(mut parts: Parts, coded: Option<CodedBody>) -> Self {
+        parts.extensions = Extensions::new();
         Self { parts, packed: None, coded: coded.map(Box::new) }
     }
 
