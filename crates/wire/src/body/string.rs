@@ -54,6 +54,8 @@ impl Scanner<'_> {
             let ends = quotes & !after_slash;
             let inside = ends.wrapping_sub(1) & !ends;
             let letters = after_slash & inside & !(quotes | slashes);
+            // Most escapes are line ends.
+            let letters = if letters == 0 { 0 } else { letters & !positions_of(b'n', block) };
             if letters != 0 {
                 escapes = escapes.max(self.letter_escapes(block, letters)?);
                 // An escape that reaches into the next block is passed whole.
@@ -79,6 +81,7 @@ impl Scanner<'_> {
 
     /// Checks the escapes of the `block` just passed whose second bytes are at `places`. Moves on to the end of the
     /// last, if that is after the block's.
+    #[inline(never)]
     fn letter_escapes(&mut self, block: &[u8; BLOCK], mut places: u64) -> Result<Escapes, Fault> {
         let (end, mut escapes) = (self.at, Escapes::Usual);
         while places != 0 {
