@@ -4,8 +4,8 @@
 
 use super::{Fold, PolicySet};
 use crate::RequestView;
+use memchr::memchr_iter;
 use memchr::memmem::find;
-use memchr::{memchr_iter, memchr3_iter};
 use model::calls::Call;
 use model::checkpoint::Checkpoint;
 use model::identity::Hash;
@@ -94,9 +94,9 @@ fn weight_of_arguments(written: &[u8]) -> usize {
     let values = match find(written, b"\\u") {
         Some(_) => written.len() * BYTES_OF_ESCAPED,
         None => {
-            let objects = memchr_iter(b'{', written).count();
-            let others = memchr3_iter(b'[', b',', b':', written).count();
-            objects * (BYTES_OF_VALUE + BYTES_OF_OBJECT) + others * BYTES_OF_VALUE
+            let count = |byte| memchr_iter(byte, written).count();
+            let objects = count(b'{');
+            (objects + count(b'[') + count(b',') + count(b':')) * BYTES_OF_VALUE + objects * BYTES_OF_OBJECT
         }
     };
     FORMS * (written.len() + values)
