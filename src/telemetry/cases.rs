@@ -127,7 +127,7 @@ pub(crate) fn complete() -> RequestRecord {
     record.fallbacks.push(Retry::Stale);
     record.implausible_usage = true;
     (record.system_tokens, record.definition_tokens) = (Some(320), 930);
-    record.declared_tools = vec!["search".to_owned(), "weather".to_owned()];
+    record.declared_tools = ["search".to_owned(), "weather".to_owned()].into();
     (record.cost, record.context.held_out) = (Some(1_234_567), true);
     record.usage_of_limits.push(LimitUse {
         policy: Some("loops"),

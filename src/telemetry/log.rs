@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn the_first_request_of_a_conversation_has_its_start_tokens_and_a_repetition_has_none() {
-        let declared_tools = vec!["a".to_owned(), "b".to_owned()];
+        let declared_tools = ["a".to_owned(), "b".to_owned()].into();
         let first = RequestRecord {
             system_tokens: Some(320),
             definition_tokens: 930,

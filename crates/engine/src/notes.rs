@@ -17,7 +17,7 @@ use model::record::{
 };
 use model::tokens::{Estimate, MESSAGE_OVERHEAD};
 use model::{ToolResult, Transcript, View};
-use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The policy's name under which fallbacks are recorded.
@@ -163,8 +163,7 @@ pub(super) fn note_new(core: &mut Core, transcript: &Transcript, plan: &Plan) {
             record.re_requests.push(ReRequest { tool: tool.to_string(), on: On::Request });
         }
     }
-    let names = transcript.tools().filter_map(|(tool, bytes)| tool.full_name(bytes));
-    record.declared_tools = names.map(Cow::into_owned).collect();
+    record.declared_tools = Arc::clone(transcript.tool_names());
     record.system_tokens = transcript.last_assistant().is_none().then(|| system_tokens(transcript));
     record.results.extend(transcript.results_from(new_from).map(|result| new_result(&result)));
 }

@@ -198,16 +198,10 @@ impl KnownCalls {
     }
 }
 
-fn tool_names(transcript: &Transcript) -> impl Iterator<Item = Cow<'_, str>> {
-    transcript.tools().filter_map(|(tool, bytes)| tool.full_name(bytes))
-}
-
 fn names_hash(transcript: &Transcript) -> Hash {
-    let hash = || {
-        let names: Vec<Cow<'_, str>> = tool_names(transcript).collect();
-        transcript.identity.key.hash_all(Domain::Prefix, names.iter().map(|name| name.as_bytes()))
-    };
-    transcript.only_known_tools().map_or_else(hash, |known| *known.names.get_or_init(hash))
+    let names = || transcript.tool_names().iter().map(|name| name.as_bytes());
+    let hash = || transcript.identity.key.hash_all(Domain::Prefix, names());
+    transcript.only_known_tools().map_or_else(hash, |known| *known.names_hash.get_or_init(hash))
 }
 
 impl PairedCalls {
@@ -220,7 +214,9 @@ impl PairedCalls {
         let nothing = Self { root, context: root, context_without_ids: root, ..Self::default() };
         let mut paired = known.unwrap_or(&nothing).with_room(transcript);
         let kept = checkpoint.filter(|checkpoint| checkpoint.calls.get().is_none());
-        let declared = LazyCell::new(|| DeclaredNames::new(tool_names(transcript)));
+        let declared = LazyCell::new(|| {
+            DeclaredNames::new(transcript.tool_names().iter().map(|name| Cow::Borrowed(&**name)))
+        });
         let nothing_said = LazyCell::new(|| hash_of_nothing(&transcript.identity.key));
         for index in paired.by_message.len()..transcript.len() {
             paired.add(transcript.view(index), &declared, &nothing_said);

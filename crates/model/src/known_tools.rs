@@ -17,8 +17,10 @@ pub struct KnownTools {
     /// As spans of these bytes.
     tools: Vec<Tool>,
     namespaces: Vec<Tool>,
+    /// See [`Transcript::tool_names`](super::Transcript::tool_names).
+    pub(crate) names: OnceLock<Arc<[String]>>,
     /// A hash of the tools' names.
-    pub(crate) names: OnceLock<Hash>,
+    pub(crate) names_hash: OnceLock<Hash>,
     /// See [`Transcript::definitions_digest`](super::Transcript::definitions_digest).
     pub(crate) digest: OnceLock<Hash>,
     /// The estimate of their definitions.
@@ -27,7 +29,8 @@ pub struct KnownTools {
 
 impl Derived for KnownTools {
     fn weight(&self) -> usize {
-        self.bytes.len() + (self.tools.len() + self.namespaces.len()) * size_of::<Tool>()
+        let names = self.bytes.len() + self.tools.len() * size_of::<String>();
+        self.bytes.len() + (self.tools.len() + self.namespaces.len()) * size_of::<Tool>() + names
     }
 }
 
@@ -43,6 +46,7 @@ impl KnownTools {
             tools: within(&request.tools),
             namespaces: within(&request.namespaces),
             names: OnceLock::new(),
+            names_hash: OnceLock::new(),
             digest: OnceLock::new(),
             counted: OnceLock::new(),
         }

@@ -47,8 +47,8 @@ use outcome::Likeness;
 use released::{Releases, times};
 use source::{CLIENT, ItemId, Order, Origin, Source, SourceBytes};
 use std::borrow::Cow;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use summaries::Summaries;
 use tokens::{Estimate, MESSAGE_OVERHEAD, TOOL_SCHEMA, estimate_json, estimate_text, most_json};
@@ -89,6 +89,7 @@ pub struct Transcript {
     pub account: Option<Arc<Account>>,
     last_assistant: Option<usize>,
     notes: Notes,
+    tool_names: OnceLock<Arc<[String]>>,
 }
 
 /// The time of an input.
@@ -420,6 +421,7 @@ impl Transcript {
             account: None,
             last_assistant: None,
             notes,
+            tool_names: OnceLock::new(),
         };
         transcript.calls = PairedCalls::read(&transcript);
         transcript.last_assistant =
@@ -430,6 +432,7 @@ impl Transcript {
     /// Adds a hidden exchange, which belongs before the assistant's message at `index`. They are added in order.
     pub fn add_hidden(&mut self, index: usize, exchange: Source) {
         self.sources.push(Arc::new(exchange));
+        self.tool_names.take();
         self.hidden.push((index, self.sources.len()));
     }
 
@@ -479,6 +482,16 @@ impl Transcript {
         own.chain(
             self.sources.iter().flat_map(|source| source.tools.iter().map(|tool| (tool, &source.bytes))),
         )
+    }
+
+    /// The names of these tools, in order, with their namespaces; a tool without a name has none. Equal lists of tools are
+    /// read once.
+    pub fn tool_names(&self) -> &Arc<[String]> {
+        let read = || self.tools().filter_map(|(tool, bytes)| tool.full_name(bytes)).map(Cow::into_owned);
+        self.tool_names.get_or_init(|| match self.only_known_tools() {
+            Some(known) => Arc::clone(known.names.get_or_init(|| read().collect())),
+            None => read().collect(),
+        })
     }
 
     /// The namespaces and servers of tools that the request or a further source describes, likewise.

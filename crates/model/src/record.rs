@@ -72,7 +72,7 @@ pub struct RequestRecord {
     /// What each policy did to the number of tokens.
     pub policy_tokens: Vec<PolicyTokens>,
     /// The names of the tools that the request declares.
-    pub declared_tools: Vec<String>,
+    pub declared_tools: Arc<[String]>,
     /// The estimated tokens of the tools that the request declares.
     pub definition_tokens: u64,
     /// The estimated tokens of the system messages, of the first request of a conversation.

@@ -42,21 +42,22 @@ const MOST_TOOLS: usize = 128;
 impl<'a> RequestView<'a> {
     /// The view of the request that `transcript` was read from; `cuts`: an enabled policy may cut results.
     pub(super) fn new(transcript: &'a Transcript, cuts: bool) -> Self {
-        let indexes = tool_indexes(transcript);
-        let declared = transcript.tools().zip(indexes).filter_map(|((tool, body), at)| {
-            let name = tool.full_name(body)?;
-            let (definition, parameters) = (tool.span.of(body), tool.parameters.map(|span| span.of(body)));
-            Some(DeclaredTool { name, at, definition, parameters })
+        let named =
+            transcript.tools().zip(tool_indexes(transcript)).filter(|((tool, _), _)| tool.name.is_some());
+        let declared = named.zip(&**transcript.tool_names()).map(|(((tool, body), at), name)| DeclaredTool {
+            name: name.into(),
+            at,
+            definition: tool.span.of(body),
+            parameters: tool.parameters.map(|span| span.of(body)),
         });
-        let tools: Vec<DeclaredTool<'_>> = declared.collect();
         let definitions = transcript.definitions_digest();
         let definition_tokens =
             definitions.map_or(Estimate::ZERO, |digest| transcript.definition_tokens_of(digest));
         Self {
             transcript,
             definitions,
-            names: tools.iter().map(|tool| tool.name.clone().into_owned()).collect(),
-            tools,
+            names: Arc::clone(transcript.tool_names()),
+            tools: declared.collect(),
             takes_tools: takes_tools(transcript),
             forced: transcript.request.choice == Choice::Forced,
             cuts,
