@@ -125,7 +125,7 @@ pub fn escaped(text: &str) -> Vec<u8> {
 }
 
 /// The bytes of a string read from `text`, escaped as [`escape_into`] does: equal for all spellings of one text, but for
-/// those that stand for no text (lone surrogates).
+/// those that stand for no text (lone surrogates) and those with control characters that JSON does not allow.
 pub fn respelled(string: Str, text: &[u8]) -> Cow<'_, [u8]> {
     let raw = string.raw(text);
     if string.unusual { Cow::Owned(escaped(&unescape(raw))) } else { Cow::Borrowed(raw) }
@@ -150,7 +150,7 @@ const BLANK_ESCAPES: [&[u8]; 5] = [b"\\n", b"\\r", b"\\t", b"\\u000b", b"\\u000c
 fn leading_blank(text: &[u8]) -> Option<usize> {
     match *text.first()? {
         b'\\' => BLANK_ESCAPES.iter().find(|escape| text.starts_with(escape)).map(|escape| escape.len()),
-        byte if byte.is_ascii() => byte.is_ascii_whitespace().then_some(1),
+        byte if byte.is_ascii() => blank_length(Some(byte.into())),
         _ => {
             let beginning = &text[..text.len().min(LONGEST_CHARACTER)];
             blank_length(beginning.utf8_chunks().next()?.valid().chars().next())
@@ -168,7 +168,7 @@ fn trailing_blank(text: &[u8]) -> Option<usize> {
             let slashes = before.iter().rev().take_while(|byte| **byte == b'\\').count();
             slashes.is_multiple_of(2).then_some(escape.len())
         }
-        byte if byte.is_ascii() => byte.is_ascii_whitespace().then_some(1),
+        byte if byte.is_ascii() => blank_length(Some(byte.into())),
         _ => {
             let end = &text[text.len().saturating_sub(LONGEST_CHARACTER)..];
             blank_length(end.utf8_chunks().last()?.valid().chars().next_back())

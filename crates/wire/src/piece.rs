@@ -67,8 +67,12 @@ mod tests {
         }
 
         #[test]
-        fn an_escape_or_end_is_found_where_it_is_near(plain in 0_usize..200, rest in 0_usize..40) {
-            let text = [vec![b'a'; plain], b"\"".to_vec(), vec![b'"'; rest]].concat();
+        fn an_escape_or_end_is_found_where_it_is_near(
+            plain in 0_usize..200,
+            first in prop::sample::select(&b"\\\""[..]),
+            rest in 0_usize..40,
+        ) {
+            let text = [vec![0xe9; plain], vec![first], vec![b'"'; rest]].concat();
             let whole_pieces = text.len() / PIECE * PIECE;
             let is_near = plain < whole_pieces.min(NEAR * PIECE);
             prop_assert_eq!(near_escape_or_end(&text), is_near.then_some(plain));
@@ -76,12 +80,14 @@ mod tests {
 
         #[test]
         fn each_byte_of_a_block_that_is_sought_has_its_bit(
-            block in prop::collection::vec(prop::sample::select(&b"\"a"[..]), BLOCK)
+            block in prop::collection::vec(prop::sample::select(&b"\"\\na\xe9"[..]), BLOCK)
         ) {
             let block: [u8; BLOCK] = block.try_into().unwrap();
-            let positions = positions_of(b'"', &block);
-            for (index, byte) in block.into_iter().enumerate() {
-                prop_assert_eq!(positions >> index & 1 == 1, byte == b'"');
+            for sought in [b'"', b'\\', b'n'] {
+                let positions = positions_of(sought, &block);
+                for (index, byte) in block.into_iter().enumerate() {
+                    prop_assert_eq!(positions >> index & 1 == 1, byte == sought);
+                }
             }
         }
     }

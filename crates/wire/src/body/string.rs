@@ -57,7 +57,7 @@ impl Scanner<'_> {
             let ends = quotes & !after_slash;
             let inside = ends.wrapping_sub(1) & !ends;
             let letters = after_slash & inside & !(quotes | slashes);
-            // Most escapes are line ends.
+            // Most escapes are line ends, which need no look at their letter.
             let letters = if letters == 0 { 0 } else { letters & !positions_of(b'n', block) };
             if letters != 0 {
                 escapes = escapes.max(self.letter_escapes(block, letters)?);
