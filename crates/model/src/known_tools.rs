@@ -7,7 +7,7 @@ use super::memo::{Derived, Memo};
 use super::request::{Request, Tool};
 use super::tokens::Estimate;
 use std::sync::{Arc, OnceLock};
-use wire::body::{Scanner, Span};
+use wire::body::{Scanner, Span, Str};
 
 /// A list of tools as it is written, and what was read of it. The memo keeps it; checkpoints only refer to it, since many
 /// conversations declare the same tools.
@@ -29,7 +29,10 @@ pub struct KnownTools {
 
 impl Derived for KnownTools {
     fn weight(&self) -> usize {
-        let names = self.bytes.len() + self.tools.len() * size_of::<String>();
+        // Each name is kept with its namespace.
+        let length = |text: Option<Str>| text.map_or(0, |text| text.span.len() + 1);
+        let name_of = |tool: &Tool| length(tool.namespace) + length(tool.name) + size_of::<String>();
+        let names: usize = self.tools.iter().map(name_of).sum();
         self.bytes.len() + (self.tools.len() + self.namespaces.len()) * size_of::<Tool>() + names
     }
 }
@@ -84,5 +87,39 @@ impl Request {
     /// The list of tools that it took, if it declares no others.
     pub(crate) fn only_known_tools(&self) -> Option<&Arc<KnownTools>> {
         self.known_tools.as_ref().filter(|known| known.tools.len() == self.tools.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity::Identity;
+    use crate::testing::{SampleRequest, hidden_exchange, user};
+
+    #[test]
+    fn the_names_of_tools_are_in_order_and_a_tool_without_a_name_has_none() {
+        let request = SampleRequest::new(&[user("q")]);
+        let request = request.declaring("a", "{}").defining(None, "{}").declaring("b", "{}");
+        let identity = Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None };
+        let mut transcript = request.transcript(&identity);
+        assert_eq!(**transcript.tool_names(), ["a", "b"]);
+        transcript.add_hidden(0, hidden_exchange(&[user("h")]));
+        assert_eq!(**transcript.tool_names(), ["a", "b"]);
+    }
+
+    #[test]
+    fn a_list_of_tools_weighs_at_least_what_the_names_with_their_namespaces_take() {
+        let text = |length: usize| Some(Str { span: Span::new(0, length), ..Str::default() });
+        let tool = Tool { name: text(1), namespace: text(16_000), ..Tool::default() };
+        let known = KnownTools {
+            bytes: Box::default(),
+            tools: vec![tool; 100],
+            namespaces: Vec::new(),
+            names: OnceLock::new(),
+            names_hash: OnceLock::new(),
+            digest: OnceLock::new(),
+            counted: OnceLock::new(),
+        };
+        assert!(known.weight() > 100 * 16_000);
     }
 }
