@@ -245,7 +245,7 @@ pub fn keys_without_ids(
 ) -> Vec<Hash> {
     let key = |name: &str, arguments: &str| {
         let arguments = arguments_hash(arguments, identity, request.memo);
-        Identity::key_without_id(request.context_without_ids, name, arguments)
+        identity.key_without_id(request.context_without_ids, name, arguments)
     };
     let released = || choice.released().into_iter();
     let shown = released().map(|call| key(&call.name(), &call.arguments()));

@@ -1,7 +1,9 @@
 //! The calls of a conversation, paired with their results by id and, where ids repeat or are missing, by position;
 //! the key of each call, and the digest of what the model saw before it. Knows no policy and no time of its own.
 
-use super::context::{content_hash, context_after, context_without_ids_after, hash_of_nothing, says_nothing};
+use super::context::{
+    content_hash, context_after, context_without_ids_after, hash_of_nothing, key_without_id, says_nothing,
+};
 use super::identity::{CallKey, Domain, Hash, HashKey, Identity};
 use super::ids::is_random;
 use super::memo::Memo;
@@ -43,6 +45,8 @@ pub struct CallFacts {
     pub name: Arc<str>,
     /// The name as the model wrote it, where that differs.
     written_name: Option<Arc<str>>,
+    /// The hash of the name as the model wrote it; of a call within a wrapper call, that of the wrapper's.
+    name_hash: Hash,
     /// The hash of its canonical arguments.
     pub arguments: Hash,
     /// Its arguments as the request holds them, copied.
@@ -105,7 +109,7 @@ impl Call {
     }
 
     /// Reads the calls within it, if it is a wrapper call. Those that cannot be read count as one call.
-    fn unwrap_inner(&mut self, declared: &DeclaredNames<Cow<'_, str>>, key: &HashKey) {
+    fn unwrap_inner(&mut self, declared: &DeclaredNames<&str>, key: &HashKey) {
         let Some(kind) = wrapper_kind(self.written_name()) else { return };
         let Ok(arguments) = serde_json::from_str(&self.arguments_text()) else { return };
         let calls = inner_calls(&arguments).into_iter();
@@ -131,7 +135,7 @@ impl Call {
 }
 
 /// The name of the tool that a call of `name` means, and the name as the model wrote it, where that differs.
-fn meant_name(name: &str, declared: &DeclaredNames<Cow<'_, str>>) -> (Arc<str>, Option<Arc<str>>) {
+fn meant_name(name: &str, declared: &DeclaredNames<&str>) -> (Arc<str>, Option<Arc<str>>) {
     match declared.meant(name).filter(|meant| *meant != name) {
         Some(meant) => (meant.into(), Some(name.into())),
         None => (name.into(), None),
@@ -214,9 +218,8 @@ impl PairedCalls {
         let nothing = Self { root, context: root, context_without_ids: root, ..Self::default() };
         let mut paired = known.unwrap_or(&nothing).with_room(transcript);
         let kept = checkpoint.filter(|checkpoint| checkpoint.calls.get().is_none());
-        let declared = LazyCell::new(|| {
-            DeclaredNames::new(transcript.tool_names().iter().map(|name| Cow::Borrowed(&**name)))
-        });
+        let declared =
+            LazyCell::new(|| DeclaredNames::new(transcript.tool_names().iter().map(String::as_str)));
         let nothing_said = LazyCell::new(|| hash_of_nothing(&transcript.identity.key));
         for index in paired.by_message.len()..transcript.len() {
             paired.add(transcript.view(index), &declared, &nothing_said);
@@ -245,7 +248,7 @@ impl PairedCalls {
     fn add<'a>(
         &mut self,
         view: View<'_>,
-        declared: &impl Deref<Target = DeclaredNames<Cow<'a, str>>>,
+        declared: &impl Deref<Target = DeclaredNames<&'a str>>,
         nothing_said: &impl Deref<Target = Hash>,
     ) {
         let View { index, message, body, note, transcript, .. } = view;
@@ -297,39 +300,41 @@ impl PairedCalls {
         &self,
         call: &ToolCall,
         view: View<'_>,
-        declared: &impl Deref<Target = DeclaredNames<Cow<'a, str>>>,
+        declared: &impl Deref<Target = DeclaredNames<&'a str>>,
     ) -> CallFacts {
         let (body, identity) = (view.body, view.identity());
         let id: Box<[u8]> = call.id.map_or_else(Box::default, |id| decode_bytes(id, body).into());
         let written = call.full_name(body).unwrap_or_default();
         let arguments = arguments_hash_of(&call.arguments, body, identity, view.memo());
         let key = identity.call_key(self.root, &id, &written, arguments);
-        let key_without_id = Identity::key_without_id(self.context_without_ids, &written, arguments);
         let has_random_id = is_random(&id, &written);
-        let (name, written_name) =
-            self.known_name(&written).unwrap_or_else(|| meant_name(&written, declared));
+        let (name, written_name, name_hash) = self.known_name(&written).unwrap_or_else(|| {
+            let (name, written_name) = meant_name(&written, declared);
+            (name, written_name, identity.name_hash(&written))
+        });
         CallFacts {
             message: view.index,
             position: 0,
             index: 0,
             ordinal: self.calls.len() + 1,
             key,
-            key_without_id,
+            key_without_id: key_without_id(self.context_without_ids, name_hash, arguments),
             context: self.context,
             id,
             has_random_id,
             name,
             written_name,
+            name_hash,
             arguments,
             written_arguments: Arc::new(call.arguments.cut_out(body)),
         }
     }
 
-    /// As [`meant_name`], from one of the last calls, where one has this name too.
-    fn known_name(&self, written: &str) -> Option<(Arc<str>, Option<Arc<str>>)> {
+    /// As [`meant_name`], with the hash of the written name, from one of the last calls, where one has this name too.
+    fn known_name(&self, written: &str) -> Option<(Arc<str>, Option<Arc<str>>, Hash)> {
         let mut near = self.calls.iter().rev().take(SEARCHED_FOR_NAME);
         let known = near.find(|call| call.written_name() == written)?;
-        Some((Arc::clone(&known.name), known.written_name.clone()))
+        Some((Arc::clone(&known.name), known.written_name.clone(), known.name_hash))
     }
 
     /// Adds a message with this content to the digests of what the model saw. A result belongs to the call that it
@@ -338,8 +343,8 @@ impl PairedCalls {
         let made = &self.calls[place.first..place.end];
         let keys = made.iter().chain(place.answers.map(|call| &self.calls[call])).map(|call| call.key);
         self.context = context_after(self.context, content, keys);
-        let calls = made.iter().map(|call| (call.written_name(), call.arguments));
-        let answered = place.answers.map(|call| ("", Hash(self.calls[call].position as u128)));
+        let calls = made.iter().map(|call| (call.name_hash, call.arguments));
+        let answered = place.answers.map(|call| (Hash::default(), Hash(self.calls[call].position as u128)));
         let calls = calls.chain(answered);
         self.context_without_ids = context_without_ids_after(self.context_without_ids, content, calls);
     }

@@ -3,7 +3,7 @@
 //! the same content makes no difference. Reasoning, and members of assistant messages such as `name`, are left out,
 //! because clients add and drop them between requests.
 
-use super::identity::{Domain, Hash, HashKey};
+use super::identity::{CallKey, Domain, Hash, HashKey};
 use crate::message::{Content, Message, Role};
 use smallvec::SmallVec;
 use std::borrow::Cow;
@@ -20,16 +20,21 @@ pub(super) fn context_after(before: Hash, content: Hash, calls: impl Iterator<It
     calls.fold(before.combined_with(content), Hash::combined_with)
 }
 
-/// As [`context_after`], equal for conversations that differ in the ids of calls alone. `calls`: the name and the hash of
+/// As [`context_after`], equal for conversations that differ in the ids of calls alone. `calls`: the hashes of the name and of
 /// the arguments of each.
-pub(super) fn context_without_ids_after<'a>(
+pub(super) fn context_without_ids_after(
     before: Hash,
     content: Hash,
-    calls: impl Iterator<Item = (&'a str, Hash)>,
+    calls: impl Iterator<Item = (Hash, Hash)>,
 ) -> Hash {
-    calls.fold(before.combined_with(content), |before, (tool, arguments)| {
-        before.combined_with(arguments).combined_with(Hash::of_name(tool))
+    calls.fold(before.combined_with(content), |before, (name, arguments)| {
+        key_without_id(before, name, arguments)
     })
+}
+
+/// The key of a call with these hashes of its name and its arguments, after what the model saw before it.
+pub(super) fn key_without_id(context: Hash, name: Hash, arguments: Hash) -> CallKey {
+    context.combined_with(arguments).combined_with(name)
 }
 
 /// Whether a message is the assistant's and has no content: most of those that call tools. They all have one
@@ -115,7 +120,8 @@ fn add_content<'a>(content: &Content, body: &'a [u8], pieces: &mut Pieces<'a>) {
 fn add_text<'a>(text: Piece<'a>, pieces: &mut Pieces<'a>) {
     let text = match text {
         Piece::Borrowed(text) => Piece::Borrowed(trim_spelled(text)),
-        Piece::Owned(text) => Piece::Owned(trim_spelled(&text).to_vec()),
+        Piece::Owned(text) if trim_spelled(&text).len() < text.len() => trim_spelled(&text).to_vec().into(),
+        text => text,
     };
     if !text.is_empty() {
         pieces.extend([Piece::Borrowed(b"text"), text]);

@@ -1,6 +1,7 @@
 //! Identities: keyed hashes of credentials, conversations and calls, under which the state store finds them again.
 //! Keeps no credential and stores nothing.
 
+use crate::context::key_without_id;
 use crate::pins::PinScope;
 use highway::{HighwayHash, HighwayHasher, Key};
 use smallvec::SmallVec;
@@ -76,16 +77,6 @@ impl Hash {
         /// An odd number with as many ones as zeros: 2^128 divided by the golden ratio.
         const FACTOR: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
         Self((self.0 ^ other.0).wrapping_mul(FACTOR).rotate_left(64))
-    }
-
-    /// A hash of the name of a tool, without a key: it is combined with keyed ones.
-    pub(super) fn of_name(name: &str) -> Self {
-        let chunks = name.as_bytes().chunks(size_of::<Self>());
-        chunks.fold(Self(name.len() as u128), |before, chunk| {
-            let mut bytes = [0; size_of::<Self>()];
-            bytes[..chunk.len()].copy_from_slice(chunk);
-            before.combined_with(Self(u128::from_le_bytes(bytes)))
-        })
     }
 
     fn digits(self) -> [u8; 32] {
@@ -234,10 +225,15 @@ impl Identity {
         self.key.hash(Domain::Call, &[&root, id, name.as_bytes(), &arguments])
     }
 
+    /// The hash of the name of a tool.
+    pub(super) fn name_hash(&self, name: &str) -> Hash {
+        self.key.hash(Domain::Call, &[b"name", name.as_bytes()])
+    }
+
     /// The key of a call whatever its id: some clients number their calls anew in every request. `context`: see
     /// [`super::calls::PairedCalls::context_without_ids`].
-    pub fn key_without_id(context: Hash, name: &str, arguments: Hash) -> CallKey {
-        context.combined_with(arguments).combined_with(Hash::of_name(name))
+    pub fn key_without_id(&self, context: Hash, name: &str, arguments: Hash) -> CallKey {
+        key_without_id(context, self.name_hash(name), arguments)
     }
 
     /// The key under which a person's approval of a call is kept that was made after `context`.
@@ -343,6 +339,17 @@ mod tests {
                 let expected = Hash(u128::from(high) << 64 | u128::from(low));
                 assert_eq!(key.hash(Domain::Text, &parts), expected, "{first} {second}");
             }
+        }
+    }
+
+    #[test]
+    fn calls_of_tools_with_other_names_have_other_keys_without_ids() {
+        let identity = Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None };
+        let key = |name: &str| identity.key_without_id(Hash(8), name, Hash(9));
+        for (name, other) in
+            [("b", "a\0"), ("", "\u{1}"), ("mcp__github__gea_status_by_id", "mcp__github__gef_statusFby_id")]
+        {
+            assert_ne!(key(name), key(other), "{name} {other}");
         }
     }
 
