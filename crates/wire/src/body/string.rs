@@ -50,9 +50,6 @@ impl Scanner<'_> {
             let start = self.at;
             self.at += BLOCK;
             let (quotes, slashes) = (positions_of(b'"', block), positions_of(b'\\', block));
-            if quotes | slashes | open == 0 {
-                continue;
-            }
             let after_slash = after_backslash(slashes, &mut open);
             let ends = quotes & !after_slash;
             let inside = ends.wrapping_sub(1) & !ends;
