@@ -120,8 +120,7 @@ fn add_content<'a>(content: &Content, body: &'a [u8], pieces: &mut Pieces<'a>) {
 fn add_text<'a>(text: Piece<'a>, pieces: &mut Pieces<'a>) {
     let text = match text {
         Piece::Borrowed(text) => Piece::Borrowed(trim_spelled(text)),
-        Piece::Owned(text) if trim_spelled(&text).len() < text.len() => trim_spelled(&text).to_vec().into(),
-        text => text,
+        Piece::Owned(text) => Piece::Owned(trim_spelled(&text).to_vec()),
     };
     if !text.is_empty() {
         pieces.extend([Piece::Borrowed(b"text"), text]);

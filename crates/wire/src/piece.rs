@@ -1,5 +1,5 @@
-//! Sixteen or 64 bytes of JSON text looked at together by vector instructions: which of them are quotes or backslashes. Quicker
-//! than a search where the next one is near.
+//! Looks at 16 or 64 bytes of JSON text together, by vector instructions: which of them are quotes or backslashes. Quicker than
+//! a search where the next one is near.
 
 use wide::u8x16;
 
