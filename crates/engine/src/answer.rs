@@ -367,7 +367,10 @@ impl Replies {
 
     /// Judges what came.
     fn push(&mut self, running: &mut Running, core: &mut Core, data: &Bytes, now: Now) {
-        self.pipeline.push(data.clone(), now.ms, &mut self.out);
+        let are_texts = self.pipeline.push(data.clone(), now.ms, &mut self.out);
+        if are_texts && !self.holds_head() {
+            return rejoined(data, &mut self.out, |piece| core.output(Output::Emit(piece)));
+        }
         if self.pipeline.is_done() {
             self.ended_at = Some(now.at);
         }

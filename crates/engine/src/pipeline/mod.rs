@@ -162,21 +162,22 @@ impl ReplyPipeline {
         !self.queue.is_empty()
     }
 
-    /// Judges the complete frames.
-    fn read_on(&mut self, now_ms: u64, out: &mut Vec<Bytes>) {
+    /// Judges the complete frames. Returns whether they were texts that went out as they came, and no bytes are left.
+    fn read_on(&mut self, now_ms: u64, out: &mut Vec<Bytes>) -> bool {
+        let mut are_texts = true;
         loop {
             while self.passes_texts() && self.codec.pass_text(&mut self.choices, out) {
                 self.bound_text(now_ms, out);
                 if self.codec.is_drained() {
-                    return;
+                    return are_texts && matches!(self.phase, Phase::Reading);
                 }
             }
             if self.phase.is_stopped() {
-                return;
+                return false;
             }
             let is_unjudged = matches!(self.phase, Phase::Unjudged);
-            let Some(frame) = self.codec.next(&mut self.choices, is_unjudged) else { return };
-            self.text_room = 0;
+            let Some(frame) = self.codec.next(&mut self.choices, is_unjudged) else { return false };
+            (self.text_room, are_texts) = (0, false);
             self.take_frame(frame, now_ms, out);
         }
     }
@@ -604,12 +605,14 @@ impl ReplyPipeline {
     }
 
     /// Takes the next bytes of the upstream and appends the client's bytes to `out`: those of a stream at once, those
-    /// of a whole reply when it is complete.
-    pub fn push(&mut self, bytes: Bytes, now_ms: u64, out: &mut Vec<Bytes>) {
-        if !self.phase.leaves_out_rest() {
-            self.codec.push(bytes);
-            self.read_on(now_ms, out);
+    /// of a whole reply when it is complete. Returns whether they were texts alone, which changed nothing else: no call,
+    /// error, finish or usage came, and the reply goes on.
+    pub fn push(&mut self, bytes: Bytes, now_ms: u64, out: &mut Vec<Bytes>) -> bool {
+        if self.phase.leaves_out_rest() {
+            return false;
         }
+        self.codec.push(bytes);
+        self.read_on(now_ms, out)
     }
 
     /// Called when the upstream's reply has ended as it should, or all its held calls are settled.

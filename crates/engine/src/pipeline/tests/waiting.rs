@@ -184,7 +184,9 @@ fn a_body_that_is_too_long_to_be_read_does_not_go_into_a_stream() {
             ReplyPipeline::new(super::judging(false), dialect, Form::Streamed, limits, Options::default());
         judge.begin(Form::Whole, 200);
         let mut out = Vec::new();
-        body.as_bytes().chunks(1_000).for_each(|chunk| judge.push(chunk.to_vec().into(), 0, &mut out));
+        for chunk in body.as_bytes().chunks(1_000) {
+            judge.push(chunk.to_vec().into(), 0, &mut out);
+        }
         assert_eq!(judge.finish(0, &mut out), Ending::BrokenOff(Unjudged::ReplyTooLong));
         assert!(out.is_empty(), "no client of a stream can read it");
     }
