@@ -27,7 +27,8 @@ const HEADER_LIST_BYTES: u32 = 64 * 1024;
 /// HTTP/2: silence after which a ping asks whether the connection is alive, and the time to answer it.
 const PING_EVERY: Duration = Duration::from_secs(20);
 const PING_WITHIN: Duration = Duration::from_secs(10);
-/// How long hyper may take to report the end of a connection. It usually does so at once.
+/// How long hyper may take to report the end of a connection. It usually does so at once. After this time, and each time
+/// twice as long after the request began, it is checked whether a request was left on a connection that has ended.
 const REPORTED_WITHIN: Duration = Duration::from_millis(100);
 
 /// Sends requests over connections that it makes and keeps.
@@ -100,31 +101,33 @@ pub(super) async fn send(
         biased;
         response = client.request(request) => response.map_err(SendError::Client),
         () = hints.too_many() => Err(SendError::Hints),
-        () = ended(connection) => Err(SendError::Left),
-        () = first_byte.over() => Err(SendError::Timeout),
+        error = first_byte.watch(&connection) => Err(error),
     }
 }
 
-/// Returns when the request's connection has ended and hyper should have reported it. Hyper reports nothing for a
-/// request that was queued while the connection emptied its queue for the last time (hyperium/hyper#4122).
-async fn ended(mut connection: CaptureConnection) {
-    let note = connection.wait_for_connection_metadata().await.as_ref().map(Note::of);
-    match note {
-        Some(note) => note.ended().await,
-        None => std::future::pending().await,
-    }
-    sleep(REPORTED_WITHIN).await;
+/// Whether the request was given to a connection that has ended since.
+fn has_ended(connection: &CaptureConnection) -> bool {
+    connection.connection_metadata().as_ref().is_some_and(|connection| Note::of(connection).has_ended())
 }
 
 impl FirstByte {
-    /// Returns when the time is over. An upload extends it.
-    async fn over(&self) {
-        let mut end = self.end();
+    /// Waits until the time is over, which an upload extends, or until hyper should have reported the end of the request's
+    /// connection. Hyper reports nothing for a request that was queued while the connection emptied its queue for the last
+    /// time (hyperium/hyper#4122).
+    async fn watch(&self, connection: &CaptureConnection) -> SendError {
+        let mut check = REPORTED_WITHIN;
         loop {
-            sleep_until(end).await;
-            let last = std::mem::replace(&mut end, self.end());
-            if end <= last {
-                return;
+            sleep_until(self.end().min(self.began + check)).await;
+            let now = Instant::now();
+            if self.end() <= now {
+                return SendError::Timeout;
+            }
+            if self.began + check <= now {
+                check *= 2;
+                if has_ended(connection) {
+                    sleep(REPORTED_WITHIN).await;
+                    return SendError::Left;
+                }
             }
         }
     }

@@ -18,7 +18,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio_util::sync::{CancellationToken, DropGuard};
 use tower_service::Service;
 
 pub(super) type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -56,7 +55,6 @@ pub(super) type Conn = TokioIo<Noted>;
 pub(super) struct Noted {
     stream: TokioIo<MaybeHttpsStream<RouteStream>>,
     note: Note,
-    _ended: DropGuard,
 }
 
 /// What is known about one connection; shared by the connection and its requests.
@@ -67,7 +65,7 @@ pub(super) struct Note(Arc<State>);
 struct State {
     served: AtomicBool,
     silent: AtomicBool,
-    ended: CancellationToken,
+    ended: AtomicBool,
 }
 
 impl Connector {
@@ -118,9 +116,7 @@ impl Service<Uri> for Connector {
             };
             let connected = tokio::time::timeout(to.within, connecting).await;
             let stream = connected.map_err(|_| ConnectTimeout(to.within))??;
-            let note = Note::default();
-            let ended = note.0.ended.clone().drop_guard();
-            Ok(TokioIo::new(Noted { stream: TokioIo::new(stream), note, _ended: ended }))
+            Ok(TokioIo::new(Noted { stream: TokioIo::new(stream), note: Note::default() }))
         })
     }
 }
@@ -149,9 +145,9 @@ impl Note {
         self.0.served.load(Ordering::Relaxed) && self.0.silent.load(Ordering::Relaxed)
     }
 
-    /// Returns when the connection is closed.
-    pub(super) async fn ended(&self) {
-        self.0.ended.cancelled().await;
+    /// Whether the connection is closed.
+    pub(super) fn has_ended(&self) -> bool {
+        self.0.ended.load(Ordering::Relaxed)
     }
 
     fn heard(&self) {
@@ -160,6 +156,12 @@ impl Note {
 
     fn said(&self) {
         self.0.silent.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Noted {
+    fn drop(&mut self) {
+        self.note.0.ended.store(true, Ordering::Relaxed);
     }
 }
 
