@@ -16,7 +16,7 @@ FUZZ_SECONDS ?= 60
 FUZZ := cargo run --locked --quiet --profile fuzz --package toolrein-fuzz --
 GUIDED = target/fuzz-guided/$$(rustc -vV | sed -n "s/^host: //p")/release/guided
 
-.PHONY: help test test-fast check deny audit sbom demo release bench core instructions gate growth soak compare eval \
+.PHONY: help test test-build test-fast check deny audit sbom demo release bench core instructions gate growth soak compare eval \
 	servers fuzz fuzz-guided site package packages static empty-root recording cargo-deb cargo-deny cargo-cyclonedx mdbook debian nginx valgrind clients deploy-tools
 
 help:
@@ -44,12 +44,21 @@ help:
 	@echo "make servers    real servers (llama.cpp, LiteLLM, OGX, vLLM) with real clients: SERVERS=llama make servers"
 	@echo "make eval       the shipped policies on recorded conversations: TOOLREIN_CORPUS=FOLDER make eval"
 
-# nextest where it is installed: its last line says how many tests ran.
+# nextest where it is installed: its last line says how many tests ran. Many tests wait for a server or a time limit, so
+# twice as many run at once as there are processors.
 test: debian clients deploy-tools cargo-deb
 	@if cargo nextest --version >/dev/null 2>&1; then \
-		set -x; cargo nextest run --locked --workspace; \
+		set -x; cargo nextest run --locked --workspace --test-threads $$((2 * $$(getconf _NPROCESSORS_ONLN))); \
 	else \
 		set -x; cargo test --locked --workspace --tests; \
+	fi
+
+# Builds every test and runs none.
+test-build:
+	@if cargo nextest --version >/dev/null 2>&1; then \
+		set -x; cargo nextest run --locked --workspace --no-run; \
+	else \
+		set -x; cargo test --locked --workspace --tests --no-run; \
 	fi
 
 # Every test except those that need a server (Redis, Prometheus), a browser, a client in another language or tools for deploy/.
