@@ -45,6 +45,31 @@ fn a_text_of_another_choice_passes_a_call_that_waits() {
 }
 
 #[test]
+fn bytes_are_texts_alone_only_where_nothing_but_texts_that_pass_is_in_them() {
+    let [one, two] = ["one", "two"].map(|text| says(0, text));
+    let usage = "data: {\"choices\":[],\"usage\":{\"total_tokens\":3}}\n\n";
+    let error = "data: {\"error\":{\"message\":\"m\",\"type\":\"server_error\"}}\n\n";
+    for (bytes, are_texts) in [
+        (one.clone(), true),
+        (one.clone() + &two, true),
+        (one[..one.len() - 9].to_owned(), false),
+        (one.clone() + &two[..9], false),
+        (one.clone() + &says(1, "another choice"), false),
+        (one.clone() + &begin(0, "f", "{}"), false),
+        (begin(0, "f", "{}") + &one, false),
+        (one.clone() + &finish("stop"), false),
+        (one.clone() + usage, false),
+        (one.clone() + error, false),
+        (one + DONE, false),
+    ] {
+        let mut judge = streamed(judging_of(""), LIMITS);
+        push(&mut judge, &says(0, "the first one is read as an event"));
+        let passed = judge.push(Bytes::copy_from_slice(bytes.as_bytes()), 0, &mut Vec::new());
+        assert_eq!(passed, are_texts, "{bytes}");
+    }
+}
+
+#[test]
 fn a_comment_passes_a_call_that_waits_for_a_person_and_no_other_call() {
     let comment = ": still here\n\n";
     let mut judge = streamed(judging_of(BY_ARGUMENTS), LIMITS);
