@@ -369,7 +369,7 @@ impl Replies {
     fn push(&mut self, running: &mut Running, core: &mut Core, data: &Bytes, now: Now) {
         let are_texts = self.pipeline.push(data.clone(), now.ms, &mut self.out);
         if are_texts && !self.holds_head() {
-            return rejoined(data, &mut self.out, |piece| core.output(Output::Emit(piece)));
+            return self.give_parts_of(data, core);
         }
         if self.pipeline.is_done() {
             self.ended_at = Some(now.at);
@@ -387,7 +387,7 @@ impl Replies {
             if self.pipeline.broken_off().is_none() {
                 self.release_head(core);
             }
-            rejoined(data, &mut self.out, |piece| core.output(Output::Emit(piece)));
+            self.give_parts_of(data, core);
             if let Some(why) = self.pipeline.broken_off() {
                 let error = ProxyError::ReplyUnjudged { why: label(why) };
                 self.fail(core, error, Break::Upstream);
@@ -395,6 +395,11 @@ impl Replies {
             self.start_effects(running, core, now);
             self.note_finished(running, core, now);
         }
+    }
+
+    /// Gives out the judged part of a stream; parts of `data` that follow each other as one piece.
+    fn give_parts_of(&mut self, data: &Bytes, core: &mut Core) {
+        rejoined(data, &mut self.out, |piece| core.output(Output::Emit(piece)));
     }
 
     /// Reports to the store what the client was handed, before the client can act on a finish.
