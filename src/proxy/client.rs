@@ -138,3 +138,19 @@ impl FirstByte {
         last.map_or(self.began, |last| last.max(self.began)) + self.within
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_wait_for_the_first_byte_ends_when_its_time_is_over_and_not_when_the_connection_is_looked_at()
+    {
+        for within in [50, 150, 250].map(Duration::from_millis) {
+            let connection = capture_connection(&mut Request::new(UpBody::Empty));
+            let began = Instant::now();
+            let over = FirstByte { began, within, upload: None }.watch(&connection).await;
+            assert!(matches!(over, SendError::Timeout) && began.elapsed() >= within, "{within:?}");
+        }
+    }
+}
